@@ -165,6 +165,10 @@ class Host:
     def is_root(self):
         return os.geteuid() == 0
 
+    def page_size(self):
+        """Bytes in a base page of the running kernel."""
+        return os.sysconf("SC_PAGE_SIZE")
+
     # Changing
 
     def act(self, argv, timeout=60):
@@ -407,6 +411,9 @@ class PlannedHost(Host):
 
     def is_root(self):
         return self.base.is_root()
+
+    def page_size(self):
+        return self.base.page_size()
 
     def act(self, argv, timeout=60):
         return Ran(0, "", "")

@@ -37,7 +37,7 @@ def kernel_value(text):
     for word in text.split():
         if word.startswith("[") and word.endswith("]"):
             return word[1:-1]
-    return text.strip()
+    return " ".join(text.split())
 
 
 def kernel_step(host, path, wanted):
