@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from ._errors import BadInput, GpuHostError
 from ._host import Host
@@ -40,3 +41,11 @@ def validate(name, knob, params):
         raise BadInput("use the parameters of", name, "; ".join(checked.error_messages),
                        "See ansible-doc ai_infra.gpu_host.%s" % name)
     return checked.validated_parameters
+
+
+def is_true(name, value):
+    """A truth value in any of the spellings Ansible takes. Raises BadInput."""
+    try:
+        return boolean(value)
+    except TypeError as err:
+        raise BadInput("use", name, str(err), "Give true or false")
