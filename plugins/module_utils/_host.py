@@ -185,7 +185,7 @@ class Host:
         The newline matters: kernels before f42f25526502 match THP words by prefix without it.
         """
         try:
-            handle = os.open(self._at(path), os.O_WRONLY | os.O_CLOEXEC)
+            handle = os.open(self._at(path), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
             try:
                 os.write(handle, ("%s\n" % value).encode())
             finally:
@@ -239,11 +239,17 @@ class Host:
             return
 
     def unstage(self, path):
-        """Drop prepared content, also what an earlier, killed run left."""
-        try:
-            os.unlink(self._at(self.temporary(path)))
-        except OSError:
-            return
+        """Drop prepared content, also what an earlier, killed run left beside path or, before its directory
+        existed, further up."""
+        folder, name = os.path.split(path)
+        while True:
+            try:
+                os.unlink(self._at(os.path.join(folder, TEMPORARY % name)))
+            except OSError:
+                pass
+            if folder in ("/", ""):
+                return
+            folder = os.path.dirname(folder)
 
     def replace(self, path, text, mode=0o644):
         """Replace a configuration file atomically, through a link when path is one; missing directories are made."""

@@ -90,6 +90,8 @@ def undo(host, knob, own_files=(), without_ours=None):
     """
     from ._plan import Step, file_step, kernel_step
 
+    for path in list(own_files) + [journal_path(knob)]:
+        host.unstage(path)  # what a killed run left
     journal = load(host, knob)
     steps = []
     for path, original in sorted(journal["values"].items()):
@@ -126,5 +128,5 @@ def forget(host, knob):
         host.remove_dir(folder)
     if host.exists(journal_path(knob)):
         host.remove(journal_path(knob))
-    if host.remove_dir(FOLDER):
-        host.remove_dir(STATE_DIR)
+    host.remove_dir(FOLDER)
+    host.remove_dir(STATE_DIR)
