@@ -1,0 +1,4 @@
+# Copyright (c) 2026 ai_infra.gpu_host contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Simulated GPU hosts: Linux namespaces over a shared root file system, with the kernel's files served by FUSE."""
