@@ -164,9 +164,9 @@ def _report(lines: list[str]) -> int:
 
 def _leaks(arguments: argparse.Namespace) -> int:
     if arguments.action == "record":
-        arguments.file.write_text(json.dumps(leaks.outer_state(), indent=1), encoding="utf-8")
+        arguments.file.write_text(json.dumps(leaks.outer_state(Lab().state), indent=1), encoding="utf-8")
         return 0
-    return _report(leaks.differences(*_load(arguments.file), leaks.outer_state()))
+    return _report(leaks.differences(*_load(arguments.file), leaks.outer_state(Lab().state)))
 
 
 def _build(arguments: argparse.Namespace) -> None:

@@ -221,7 +221,7 @@ def _proc(paths: HostPaths, target: str) -> None:
     syscalls.bind(str(paths.scratch), f"{target}/sys/net")
     for name in ("vm", "kernel"):
         syscalls.bind(str(kernel / "sys" / name), f"{target}/sys/{name}")
-    for name in ("cmdline", "swaps", "driver"):
+    for name in ("cmdline", "swaps", "meminfo", "driver"):
         syscalls.bind(str(kernel / name), f"{target}/{name}")
     for name in _READ_ONLY:
         if os.path.exists(f"{target}/{name}"):

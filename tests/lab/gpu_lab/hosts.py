@@ -18,7 +18,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,16 +148,21 @@ class Host:
             raise LabError(f"{self.name} is not running")
         return snapshot.take(Path(f"/proc/{init}/root"))
 
-    def _signal(self, number: int) -> None:
-        if self.alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.status["supervisor"], number)
+    def _signal(self, number: int) -> bool:
+        """False while a supervisor that has just been started has not told its pid."""
+        pid = self.status.get("supervisor")
+        if not pid or not self.alive:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        return True
 
     def _stop(self) -> None:
         """Ends the host's processes and waits for them; after a kill there may be only leftovers to take away."""
-        self._signal(STOP)
+        told = False
         deadline = time.monotonic() + STOP_S
         while self.alive:
+            told = told or self._signal(STOP)
             if time.monotonic() > deadline:
                 self._signal(signal.SIGKILL)
                 deadline += STOP_S
@@ -230,19 +234,18 @@ class Lab:
         network.check_free()
         lower = root.build(root_name)
         simulation = simulator.layer()
-        begun: list[Host] = []
+        before = len(self._started)
         try:
             with self._locked():
                 self._make_key()
-                for board, name, changes in wanted:
-                    begun.append(self._begin(Board.load(board, changes), name, lower, simulation))
-            with ThreadPoolExecutor(max_workers=8) as pool:
-                list(pool.map(Host.wait, begun))
+                hosts = [self._begin(Board.load(board, changes), name, lower, simulation) for board, name, changes in wanted]
+            for host in hosts:
+                host.wait()
             self._write_known_hosts()
         except BaseException:
-            self.down(*(host.name for host in begun))
+            self.down(*self._started[before:])
             raise
-        return begun
+        return hosts
 
     def down(self, *names: str) -> None:
         """Ends hosts and removes all that is theirs."""
@@ -252,6 +255,7 @@ class Lab:
         for host in hosts:
             host._signal(STOP)
         for host in hosts:
+            # Again, for one that was too young to be told.
             host._stop()
             shutil.rmtree(host.paths.directory, ignore_errors=True)
             if host.name in self._started:
@@ -305,10 +309,13 @@ class Lab:
         _write_json(host.paths.status, {"state": "starting"})
         self._started.append(name)
         environment = {**os.environ, "PYTHONPATH": str(paths.LAB)}
-        with host.paths.log.open("w", encoding="utf-8") as log:
+        with host.paths.log.open("w", encoding="utf-8") as log, host.paths.lock.open("w", encoding="ascii") as lock:
+            # Handed over locked: from here on the host counts as alive until the last of its processes is gone.
+            fcntl.flock(lock, fcntl.LOCK_EX)
             subprocess.Popen(
                 [sys.executable, "-m", "gpu_lab.supervisor", str(host.paths.directory)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True, cwd="/",
+                pass_fds=[lock.fileno()],
             )
         return host
 

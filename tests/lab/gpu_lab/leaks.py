@@ -4,9 +4,11 @@
 """The outer machine's state: equal before and after, or something has leaked out of a lab host."""
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 
 # Counters and clocks of any running kernel.
@@ -15,19 +17,22 @@ _VOLATILE_SYSCTLS = re.compile(
     r"|kernel\.(ns_last_pid|pty\.nr|random\..*|hung_task_detect_count|sched_domain\..*|perf_event_max_sample_rate)"
     r"|net\.netfilter\.nf_conntrack_count|sunrpc\..*|net\.ipv[46]\.(conf|neigh)\.ghl\d+\..*)$"
 )
-_LAB_PROGRAMS = ("gpu_lab.supervisor", "/lib/systemd/systemd", "mmdebstrap")
+_SUPERVISOR = "gpu_lab.supervisor"
+_LAB_PROGRAMS = ("/lib/systemd/systemd", "mmdebstrap")
 
 
-def outer_state() -> dict[str, list[str]]:
+def outer_state(lab: Path | None = None) -> dict[str, list[str]]:
+    """`lab` is the state directory of the lab in question: hosts of other labs that run beside it are left out."""
+    others = _other_labs(lab)
     return {
         "sysctl": _sysctls(),
         "transparent hugepage": _huge_pages(),
         "mounts": sorted(re.sub(r"^\d+ \d+ \d+:\d+ ", "", line) for line in _lines("/proc/self/mountinfo")),
-        "network links": sorted(name for name in os.listdir("/sys/class/net") if name.startswith("ghl")),
-        "network namespaces": _namespaces("net"),
-        "mount namespaces": _namespaces("mnt"),
-        "control groups": _groups(),
-        "processes": _processes(),
+        "network links": sorted(set(_links()) - others.links),
+        "network namespaces": _namespaces("net", others),
+        "mount namespaces": _namespaces("mnt", others),
+        "control groups": sorted(set(_groups()) - {f"gpu-lab-{name}" for name in others.links}),
+        "processes": _processes(others),
     }
 
 
@@ -57,15 +62,60 @@ def _huge_pages() -> list[str]:
     return found
 
 
+@dataclass
+class _Others:
+    """What belongs to other labs."""
+
+    pids: set[str] = field(default_factory=set)
+    links: set[str] = field(default_factory=set)
+
+
+def _other_labs(lab: Path | None) -> _Others:
+    others = _Others()
+    if lab is None:
+        return others
+    parents = {}
+    for pid in _pids():
+        argv = _argv(pid)
+        if _SUPERVISOR in argv and not argv[-1].startswith(f"{lab}/"):
+            others.pids.add(pid)
+            try:
+                others.links.add(json.loads(Path(argv[-1], "status.json").read_text(encoding="utf-8"))["interface"])
+            except (OSError, ValueError, KeyError):
+                continue
+        try:
+            # The name in the second field can hold anything; the parent follows its closing parenthesis.
+            parents[pid] = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+    grown = True
+    while grown:
+        children = {pid for pid, parent in parents.items() if parent in others.pids} - others.pids
+        others.pids |= children
+        grown = bool(children)
+    return others
+
+
+def _links() -> list[str]:
+    return [name for name in os.listdir("/sys/class/net") if name.startswith("ghl")]
+
+
+def _argv(pid: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").rstrip("\0").split("\0")
+    except OSError:
+        return [""]
+
+
 def _pids() -> list[str]:
     return [name for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _namespaces(kind: str) -> list[str]:
+def _namespaces(kind: str, others: _Others) -> list[str]:
     """Namespaces other than our own that live processes are in, by the program that is in them."""
     own = os.readlink(f"/proc/self/ns/{kind}")
     found = set()
-    for pid in _pids():
+    for pid in set(_pids()) - others.pids:
         try:
             namespace = os.readlink(f"/proc/{pid}/ns/{kind}")
             name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
@@ -83,19 +133,15 @@ def _groups() -> list[str]:
     for line in _lines("/proc/self/mountinfo"):
         fields, _, rest = line.partition(" - ")
         if rest.startswith("cgroup2 "):
-            return sorted(path.name for path in Path(fields.split()[4]).glob("gpu-lab-*"))
+            return [path.name for path in Path(fields.split()[4]).glob("gpu-lab-*")]
     return []
 
 
-def _processes() -> list[str]:
-    """Programs of the lab, or with a state directory of it on their command line."""
+def _processes(others: _Others) -> list[str]:
+    """Programs that only a lab runs here."""
     found = []
-    for pid in _pids():
-        try:
-            argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-        except OSError:
-            continue
-        text = " ".join(argv).strip()
-        if any(program in text for program in _LAB_PROGRAMS) or ("ssh" in argv[0] and "gpu-host-lab" in text):
-            found.append(f"{pid} {text}")
+    for pid in set(_pids()) - others.pids:
+        argv = _argv(pid)
+        if _SUPERVISOR in argv or argv[0] in _LAB_PROGRAMS:
+            found.append(f"{pid} {' '.join(argv)}")
     return sorted(found)

@@ -8,7 +8,6 @@ Everything hangs on this process: the host's processes die with it, and with the
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -45,10 +44,10 @@ class Supervisor:
         self.wakeups, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> None:
-        self._tell()
         signal.set_wakeup_fd(self._wake)
         for number in (STOP, REBOOT, signal.SIGINT):
             signal.signal(number, lambda *_: None)
+        self._tell()
         try:
             self._prepare()
             while self._one_boot():
@@ -216,15 +215,14 @@ def _remove_group(group: Path) -> None:
 
 
 def main() -> int:
+    # The lock on the host's directory came with us as an open file; it ends with the last process that holds it.
     supervisor = Supervisor(Path(sys.argv[1]))
-    with supervisor.paths.lock.open("w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        try:
-            supervisor.run()
-        except Exception as error:
-            traceback.print_exc()
-            supervisor._tell(state="failed", error=str(error))
-            return 1
+    try:
+        supervisor.run()
+    except Exception as error:
+        traceback.print_exc()
+        supervisor._tell(state="failed", error=str(error))
+        return 1
     return 0
 
 

@@ -4,6 +4,9 @@
 """The kernel of one host: everything it serves, from one boot to the next."""
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from ..board import Board
 from . import hardware
 from .files import File, Node
@@ -34,6 +37,7 @@ def boot(board: Board, host: str, command_line: str, boot_id: str) -> dict[str, 
     proc: dict[str, Node] = {
         "cmdline": File(f"{command_line}\n", size=0),
         "swaps": File(settings.get("swaps", SWAPS), size=0),
+        "meminfo": File(lambda: _meminfo(board), size=0),
         "driver": {"nvidia": hardware.nvidia_tree(board, host)} if board.gpus else {},
         "sys": {"vm": vm_tree(settings.get("vm", {}), min_free), "kernel": kernel_tree(kernel, boot_id)},
     }
@@ -46,3 +50,15 @@ def boot(board: Board, host: str, command_line: str, boot_id: str) -> dict[str, 
             "class": classes,
         },
     }
+
+
+def _meminfo(board: Board) -> str:
+    """The real file with the board's memory in it: nearly all of it free, as on a host before its jobs."""
+    text = Path("/proc/meminfo").read_text(encoding="ascii")
+    free = board.memory_kb - board.memory_kb // 50
+    values = {"MemTotal": board.memory_kb, "MemFree": free, "MemAvailable": free}
+    if board.page_size != 4096:
+        values["Hugepagesize"] = board.page_size // 1024 * (board.page_size // 8)
+    for name, value in values.items():
+        text = re.sub(rf"^{name}:.*$", f"{name + ':':<16}{value:8d} kB", text, flags=re.MULTILINE)
+    return text
