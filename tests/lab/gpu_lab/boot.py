@@ -10,7 +10,7 @@ import stat
 import traceback
 from pathlib import Path
 
-from . import syscalls
+from . import groups, syscalls
 from .board import Board
 from .paths import HostPaths
 
@@ -19,8 +19,11 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # How the leader tells its supervisor what became of pid 1.
 REBOOT, HALT, DIED = 10, 11, 12
 
-# What would let a host reach the outer kernel: modules, raw I/O, device nodes, the clock, the log, audit, MAC, wake alarms.
-_DROPPED = (16, 17, 25, 27, 30, 32, 33, 34, 35)
+# What would let a host reach the outer kernel.
+DROPPED_CAPABILITIES = {
+    "sys_module": 16, "sys_rawio": 17, "sys_time": 25, "mknod": 27, "audit_control": 30, "mac_override": 32,
+    "mac_admin": 33, "syslog": 34, "wake_alarm": 35,
+}
 _CHARACTER_DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
 _REAL_CLASSES = ("bdi", "mem", "misc", "net")
 _REAL_SYSTEM = ("clockevents", "clocksource")
@@ -56,7 +59,7 @@ def _lead(board: Board, paths: HostPaths, lower: list[str], cgroup: Path, superv
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
-    outside = paths.cgroup / _own_cgroup()
+    outside = paths.cgroup / groups.own()
     (cgroup / "cgroup.procs").write_text("0", encoding="ascii")
     syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWCGROUP | syscalls.CLONE_NEWPID)
     ready, told = os.pipe()
@@ -82,14 +85,6 @@ def _lead(board: Board, paths: HostPaths, lower: list[str], cgroup: Path, superv
     ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     # reboot(2) in a pid namespace ends pid 1 by one of two signals.
     os._exit({signal.SIGHUP: REBOOT, signal.SIGINT: HALT}.get(ended_by, DIED))
-
-
-def _own_cgroup() -> str:
-    """Our place in the unified hierarchy, relative to its root."""
-    for line in Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines():
-        if line.startswith("0::/"):
-            return line.removeprefix("0::/")
-    raise RuntimeError("this kernel has no unified control group hierarchy (cgroup2)")
 
 
 def run_in_root(paths: HostPaths, lower: list[str], argv: list[str]) -> None:
@@ -122,7 +117,7 @@ def _become_init(board: Board, paths: HostPaths, lower: list[str], leader: int, 
     syscalls.die_with_parent(0)
     assemble(board, paths, lower)
     syscalls.pivot_root(str(paths.root))
-    syscalls.drop_capabilities(_DROPPED)
+    syscalls.drop_capabilities(DROPPED_CAPABILITIES.values())
     os.umask(0o022)
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -21,8 +21,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import layer, network, paths, root, simulator, snapshot
+from . import groups, layer, network, paths, root, simulator, snapshot
 from .board import Board
+from .boot import DROPPED_CAPABILITIES, PATH
 from .inventory import render
 from .paths import HostPaths
 from .supervisor import REBOOT, STOP
@@ -91,8 +92,11 @@ class Host:
         init = self.status.get("init")
         if not init:
             raise LabError(f"{self.name} is not running")
-        environment = ["env", "-i", f"PATH={os.defpath}:/usr/sbin:/sbin", "LANG=C.UTF-8", "HOME=/root", "TERM=dumb"]
-        return ["nsenter", f"--target={init}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", *environment, *argv]
+        namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
+        # As bounded as the host's own processes are.
+        bounds = ",".join(f"-{name}" for name in DROPPED_CAPABILITIES)
+        environment = ("env", "-i", f"PATH={PATH}", "LANG=C.UTF-8", "HOME=/root", "TERM=dumb")
+        return ["nsenter", f"--target={init}", *namespaces, "setpriv", f"--bounding-set={bounds}", *environment, *argv]
 
     def run(self, *argv: str, check: bool = True, timeout: float = 60, text: str | None = None) -> subprocess.CompletedProcess:
         return _finish(
@@ -167,9 +171,13 @@ class Host:
                 self._signal(signal.SIGKILL)
                 deadline += STOP_S
             time.sleep(0.02)
-        interface = self.status.get("interface")
-        if interface:
+        status = self.status
+        interface, number = status.get("interface"), status.get("interface_index")
+        if interface and network.index(interface) in (number, None):
             network.disconnect(interface)
+            mount_point = groups.outer_mount()
+            if mount_point:
+                groups.remove(mount_point / f"{groups.PREFIX}{interface}")
 
 
 class Lab:
@@ -267,7 +275,7 @@ class Lab:
     def down_all(self) -> None:
         """Every host of this state directory, broken and half-made ones too."""
         self.down(*(path.name for path in self.state.glob("*") if path.is_dir() and path.name != "ssh"))
-        network.remove_groups()
+        groups.remove_orphans()
         self._close_connections()
         shutil.rmtree(self.state, ignore_errors=True)
         root.remove_leftovers()

@@ -11,6 +11,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from . import groups
+
 # Counters and clocks of any running kernel.
 _VOLATILE_SYSCTLS = re.compile(
     r"(fs\.(dentry-state|file-nr|inode-nr|inode-state|aio-nr|quota\..*)"
@@ -31,7 +33,7 @@ def outer_state(lab: Path | None = None) -> dict[str, list[str]]:
         "network links": sorted(set(_links()) - others.links),
         "network namespaces": _namespaces("net", others),
         "mount namespaces": _namespaces("mnt", others),
-        "control groups": sorted(set(_groups()) - {f"gpu-lab-{name}" for name in others.links}),
+        "control groups": sorted(set(_groups()) - {f"{groups.PREFIX}{name}" for name in others.links}),
         "processes": _processes(others),
     }
 
@@ -130,11 +132,8 @@ def _namespaces(kind: str, others: _Others) -> list[str]:
 
 
 def _groups() -> list[str]:
-    for line in _lines("/proc/self/mountinfo"):
-        fields, _, rest = line.partition(" - ")
-        if rest.startswith("cgroup2 "):
-            return [path.name for path in Path(fields.split()[4]).glob("gpu-lab-*")]
-    return []
+    mount_point = groups.outer_mount()
+    return [path.name for path in mount_point.glob(f"{groups.PREFIX}*")] if mount_point else []
 
 
 def _processes(others: _Others) -> list[str]:

@@ -8,6 +8,7 @@ import contextlib
 import ipaddress
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ class NetworkError(Exception):
 class Link:
     name: str
     address: str
+    index: int
 
 
 def lab_network() -> ipaddress.IPv4Network:
@@ -68,17 +70,26 @@ def connect(outer: int) -> Link:
         gateway, address = block[1], block[2]
         _run("ip", "address", "add", f"{gateway}/30", "dev", name, outer=outer)
         _run("ip", "link", "set", name, "up", outer=outer)
+        number_outside = int(json.loads(_run("ip", "-json", "link", "show", name, outer=outer))[0]["ifindex"])
         _run("ip", "link", "set", "lo", "up")
         _run("ip", "address", "add", f"{address}/30", "dev", "eth0")
         _run("ip", "link", "set", "eth0", "up")
         _run("ip", "route", "add", "default", "via", str(gateway))
-        return Link(name, str(address))
+        return Link(name, str(address), number_outside)
     raise NetworkError(f"no free address block in {lab_network()}")
+
+
+def index(name: str) -> int | None:
+    """The kernel's number of a link, which tells it from a later one of the same name."""
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        return None
 
 
 def disconnect(name: str) -> None:
     """Takes away what a killed supervisor may have left."""
-    subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
+    subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False, timeout=20)
 
 
 def _run(*argv: str, outer: int | None = None) -> str:
@@ -89,19 +100,3 @@ def _run(*argv: str, outer: int | None = None) -> str:
     if done.returncode:
         raise NetworkError(f"{' '.join(argv)}: {done.stderr.strip()}")
     return done.stdout
-
-
-def remove_groups() -> None:
-    """Control groups whose host is gone. An interface of the same name means that the host still lives."""
-    for line in open("/proc/self/mountinfo", encoding="utf-8"):
-        fields, _, rest = line.partition(" - ")
-        if rest.startswith("cgroup2 "):
-            mount_point = fields.split()[4]
-            break
-    else:
-        return
-    for entry in os.listdir(mount_point):
-        if entry.startswith("gpu-lab-") and not os.path.exists(f"/sys/class/net/{entry.removeprefix('gpu-lab-')}"):
-            for directory, _, _ in os.walk(f"{mount_point}/{entry}", topdown=False):
-                with contextlib.suppress(OSError):
-                    os.rmdir(directory)

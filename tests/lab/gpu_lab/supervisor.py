@@ -19,7 +19,7 @@ import traceback
 import uuid
 from pathlib import Path
 
-from . import boot, network, syscalls
+from . import boot, groups, network, syscalls
 from .board import Board
 from .kernel import machine
 from .paths import HostPaths
@@ -68,7 +68,7 @@ class Supervisor:
             syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
             socket.sethostname(self.name)
             self.link = network.connect(outer)
-        self._tell(address=self.link.address, interface=self.link.name)
+        self._tell(address=self.link.address, interface=self.link.name, interface_index=self.link.index)
         for path in (self.paths.root, self.paths.kernel, self.paths.sysfs, self.paths.cgroup, self.paths.scratch):
             path.mkdir(parents=True, exist_ok=True)
         syscalls.mount("sysfs", str(self.paths.sysfs), "sysfs", syscalls.MS_RDONLY)
@@ -140,13 +140,13 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _control_group(self):
-        group = self.paths.cgroup / f"gpu-lab-{self.link.name}"
-        _remove_group(group)
+        group = self.paths.cgroup / f"{groups.PREFIX}{self.link.name}"
+        groups.remove(group)
         group.mkdir()
         try:
             yield group
         finally:
-            _remove_group(group)
+            groups.remove(group)
 
     def _wait(self, leader: int, init: int) -> tuple[int, int | None]:
         """How the host ended, and what we had asked of it."""
@@ -198,20 +198,8 @@ class Supervisor:
             os.kill(self.kernel_server, signal.SIGKILL)
             os.waitpid(self.kernel_server, 0)
         if self.link:
-            _remove_group(self.paths.cgroup / f"gpu-lab-{self.link.name}")
+            groups.remove(self.paths.cgroup / f"{groups.PREFIX}{self.link.name}")
 
-
-def _remove_group(group: Path) -> None:
-    """Control groups go from the leaves up; the kernel needs a moment after the last process is gone."""
-    deadline = time.monotonic() + 5
-    while group.exists():
-        for directory, _, _ in os.walk(group, topdown=False):
-            with contextlib.suppress(OSError):
-                os.rmdir(directory)
-        if time.monotonic() > deadline:
-            return
-        if group.exists():
-            time.sleep(0.02)
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ import ctypes
 import os
 import platform
 import signal
+from collections.abc import Iterable
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
@@ -71,6 +72,6 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def drop_capabilities(numbers: tuple[int, ...]) -> None:
+def drop_capabilities(numbers: Iterable[int]) -> None:
     for number in numbers:
         _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0)

@@ -1,0 +1,200 @@
+# Copyright (c) 2026 ai_infra.gpu_host contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lab hosts behave as machines do: SSH, kernel files, boot, reboot; what a user of a real host would see."""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+THP = "/sys/kernel/mm/transparent_hugepage"
+ANSIBLE = shutil.which("ansible", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+CONFIGURED = ("running", "degraded")
+
+
+def ansible(lab, *argv: str) -> subprocess.CompletedProcess:
+    if not ANSIBLE:
+        pytest.skip("ansible is not installed beside this Python")
+    inventory = lab.state / "inventory.yml"
+    inventory.write_text(lab.inventory(), encoding="utf-8")
+    return subprocess.run([ANSIBLE, "-i", inventory, *argv], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_three_hosts_start_in_seconds(lab) -> None:
+    """Bound of the brief: eight seconds for three on two cores; roots and simulator are built before the clock starts."""
+    from gpu_lab import root, simulator
+
+    root.build("debian12")
+    simulator.layer()
+    begin = time.monotonic()
+    hosts = lab.up_all([("vm", f"quick{number}", {}) for number in range(3)])
+    assert time.monotonic() - begin < 8
+    lab.down(*(host.name for host in hosts))
+
+
+def test_ansible_reaches_every_host(lab, fleet) -> None:
+    done = ansible(lab, "gpu_nodes", "-m", "ansible.builtin.ping")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count('"pong"') == len(lab.hosts)
+
+
+def test_a_host_is_a_whole_system(hgx) -> None:
+    assert hgx.ssh("hostname").stdout.strip() == "hgx-h100"
+    assert hgx.ssh("systemctl is-system-running", check=False).stdout.strip() in CONFIGURED
+    assert hgx.ssh("ps -p 1 -o comm=").stdout.strip() == "systemd"
+    assert hgx.ssh("ls -d /dev/nvidia[0-9]* | wc -l").stdout.strip() == "8"
+    assert hgx.ssh("getent passwd nvidia-persistenced", check=False).returncode == 0
+
+
+def test_kernel_files_answer_over_ssh(hgx) -> None:
+    assert hgx.read(f"{THP}/enabled") == "always [madvise] never\n"
+    hgx.write(f"{THP}/enabled", "never\n")
+    assert hgx.read(f"{THP}/enabled") == "always madvise [never]\n"
+    refused = hgx.ssh(f"echo sometimes > {THP}/enabled", check=False)
+    assert refused.returncode != 0 and "Invalid argument" in refused.stderr
+    read_only = hgx.ssh(f"echo 1 > {THP}/hpage_pmd_size", check=False)
+    assert read_only.returncode != 0 and "Permission denied" in read_only.stderr
+    hgx.write(f"{THP}/enabled", "madvise\n")
+    last = [entry for entry in hgx.kernel_writes() if entry["path"] == f"{THP}/enabled"][-3:]
+    assert [(entry["value"], entry["errno"]) for entry in last] == [
+        ("never\n", None), ("sometimes\n", "EINVAL"), ("madvise\n", None)
+    ]
+
+
+def test_the_outer_kernel_is_out_of_reach(hgx) -> None:
+    for path in ("/proc/sys/fs/file-max", "/proc/sysrq-trigger", "/sys/kernel/profiling", "/proc/sys/kernel/ostype"):
+        outer = Path(path).read_bytes() if path.startswith("/proc/sys/") else None
+        hgx.run("sh", "-c", f"test ! -e {path} || echo 1 > {path}", check=False)
+        assert outer is None or Path(path).read_bytes() == outer
+    assert hgx.run("sh", "-c", "echo 1 > /proc/sys/fs/file-max", check=False).returncode != 0
+    assert hgx.run("mknod", "/root/disk", "b", "8", "0", check=False).returncode != 0
+    assert hgx.ssh("mknod /root/disk b 8 0", check=False).returncode != 0
+    outer = Path("/proc/sys/vm/swappiness").read_text(encoding="ascii")
+    hgx.ssh("sysctl -w vm.swappiness=7")
+    assert Path("/proc/sys/vm/swappiness").read_text(encoding="ascii") == outer
+    assert hgx.read("/proc/sys/vm/swappiness") == "7\n"
+
+
+def test_boot_files_are_applied_and_nothing_else_survives(hgx) -> None:
+    """sysctl.d and tmpfiles.d by the host's own systemd; values set by hand are gone after the reboot."""
+    hgx.write("/etc/sysctl.d/50-test.conf", "vm.swappiness = 3\nkernel.numa_balancing = 0\n")
+    hgx.write("/etc/tmpfiles.d/50-test.conf", f"w- {THP}/enabled - - - - always\n")
+    hgx.ssh("echo 42 > /proc/sys/vm/zone_reclaim_mode")
+    before = hgx.boot_id
+    hgx.reboot()
+    assert hgx.read("/proc/sys/kernel/random/boot_id").strip() == hgx.boot_id != before
+    hgx.ssh("systemctl is-system-running --wait", check=False)
+    assert hgx.read("/proc/sys/vm/swappiness") == "3\n"
+    assert hgx.read("/proc/sys/kernel/numa_balancing") == "0\n"
+    assert hgx.read("/proc/sys/vm/zone_reclaim_mode") == "0\n"
+    assert hgx.read(f"{THP}/enabled") == "[always] madvise never\n"
+    hgx.ssh("rm /etc/sysctl.d/50-test.conf /etc/tmpfiles.d/50-test.conf")
+    hgx.reboot()
+    assert hgx.read("/proc/sys/vm/swappiness") == "60\n"
+
+
+def test_the_kernel_command_line_counts_from_the_next_boot(hgx) -> None:
+    own = hgx.read("/proc/cmdline").strip()
+    hgx.set_command_line(f"{own} transparent_hugepage=never")
+    assert "[madvise]" in hgx.read(f"{THP}/enabled")
+    hgx.reboot()
+    assert "[never]" in hgx.read(f"{THP}/enabled")
+    assert hgx.read("/proc/cmdline").endswith("transparent_hugepage=never\n")
+    hgx.set_command_line(own)
+    hgx.reboot()
+
+
+def test_ansible_reboots_a_host(lab, hgx) -> None:
+    before = hgx.boot_id
+    done = ansible(lab, hgx.name, "-m", "ansible.builtin.reboot", "-a", "reboot_timeout=60")
+    assert done.returncode == 0 and '"rebooted": true' in done.stdout, done.stdout + done.stderr
+    assert hgx.boot_id != before
+
+
+def test_a_host_that_is_switched_off_stays_off_until_it_is_started(lab) -> None:
+    host = lab.up("no_gpu", "off")
+    host.run("systemctl", "poweroff", check=False)
+    deadline = time.monotonic() + 20
+    while host.status["state"] != "halted" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert host.status["state"] == "halted"
+    host.reboot()
+    assert host.ssh("true").returncode == 0
+    lab.down("off")
+
+
+def test_a_unit_gets_its_limit_after_daemon_reload(hgx) -> None:
+    """A lower limit, since raising one needs CAP_SYS_RESOURCE, which this machine may not have."""
+    hgx.write("/etc/systemd/system/probe.service", "[Service]\nExecStart=/bin/sleep infinity\n")
+    hgx.ssh("systemctl daemon-reload && systemctl start probe")
+    hgx.ssh("mkdir /etc/systemd/system/probe.service.d && touch -d '1 hour' /etc/systemd/system/probe.service")
+    hgx.write("/etc/systemd/system/probe.service.d/limit.conf", "[Service]\nLimitMEMLOCK=1M\n")
+    assert hgx.ssh("systemctl show -p NeedDaemonReload --value probe").stdout.strip() == "yes"
+    hgx.ssh("systemctl daemon-reload && systemctl restart probe")
+    limits = hgx.ssh("cat /proc/$(systemctl show -p MainPID --value probe)/limits").stdout
+    assert "Max locked memory         1048576              1048576" in limits
+    hgx.ssh("systemctl stop probe && rm -r /etc/systemd/system/probe.service /etc/systemd/system/probe.service.d")
+
+
+def test_a_host_without_a_gpu_has_no_trace_of_one(fleet) -> None:
+    host = fleet["no_gpu"]
+    assert host.ssh("ls -d /dev/nvidia* /proc/driver/nvidia", check=False).stdout == ""
+    assert "10de" not in host.ssh("lspci -n").stdout
+    assert host.ssh("systemctl cat nvidia-persistenced", check=False).returncode != 0
+    assert "libnvidia-ml" not in host.ssh("ldconfig -p").stdout
+
+
+def test_a_kernel_without_huge_pages_has_no_directory(fleet) -> None:
+    host = fleet["no_thp"]
+    assert host.ssh(f"ls {THP}", check=False).returncode != 0
+    assert host.ssh("ls /sys/kernel/mm").stdout.split() == ["hugepages", "ksm"]
+
+
+def test_the_gb200_tray_shows_its_34_nodes(fleet) -> None:
+    host = fleet["gb200"]
+    assert "available: 34 nodes (0-33)" in host.ssh("numactl -H").stdout
+    assert host.ssh("lspci -D -d 10de: -n").stdout.count(" 0302: ") == 4
+    assert host.ssh("cat /sys/bus/pci/devices/0018:01:00.0/local_cpulist").stdout.strip() == "72-143"
+    assert "Node:\t\t 18\n" in host.read("/proc/driver/nvidia/gpus/0018:01:00.0/numa_status")
+
+
+def test_debian_13(lab) -> None:
+    host = lab.up("gh200", "trixie", root="debian13")
+    assert host.ssh("python3 --version").stdout.startswith("Python 3.13")
+    assert host.ssh("systemctl is-system-running --wait", check=False).stdout.strip() in CONFIGURED
+    before = host.boot_id
+    host.reboot()
+    assert host.boot_id != before
+    lab.down("trixie")
+
+
+def test_files_of_the_description_are_there_before_the_first_boot(lab) -> None:
+    files = {"/etc/sysctl.d/90-site.conf": "vm.swappiness = 11\n", "/usr/local/bin/hello": {"content": "#!/bin/sh\necho hello\n", "mode": "0755"}}
+    host = lab.up("no_gpu", "files", files=files)
+    assert host.ssh("hello").stdout == "hello\n"
+    assert host.read("/proc/sys/vm/swappiness") == "11\n"
+    lab.down("files")
+
+
+def test_a_snapshot_sees_what_changed_and_only_that(fleet) -> None:
+    from lab import snapshot
+
+    host = fleet["no_gpu"]
+    before = host.snapshot()
+    host.ssh("true")
+    assert snapshot.differences(before, host.snapshot()) == []
+    host.ssh("touch /etc/new && chmod 600 /etc/hostname && echo 1 > /proc/sys/vm/swappiness")
+    changed = [line.partition(":")[0] for line in snapshot.differences(before, host.snapshot())]
+    assert changed == ["/etc/hostname", "/etc/new", "/proc/sys/vm/swappiness"]
+    host.ssh("rm /etc/new && chmod 644 /etc/hostname && echo 60 > /proc/sys/vm/swappiness")
+    assert snapshot.differences(before, host.snapshot()) == []
+    assert json.loads(json.dumps(before)) == before
