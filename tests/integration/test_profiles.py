@@ -126,7 +126,7 @@ LEVELS = ["all", "group", "host", "play", "extra"]
 @pytest.mark.parametrize("level", LEVELS)
 def test_variables_reach_the_host_from_every_place(lab, tmp_path, level):
     """Built-in default < fleet-wide gpu_host_x < profile training_host_x, wherever they are set."""
-    if "vars" not in [host.name for host in lab.hosts()]:
+    if "vars" not in [host.name for host in lab.hosts]:
         lab.up("no_gpu", "vars")
     inventory = lab.inventory({"training_nodes": ["vars"]})
     (tmp_path / "inventory.yml").write_text(inventory)
