@@ -23,11 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from gpu_lab import board, leaks, root, snapshot  # noqa: E402
 from gpu_lab.board import Board, BoardError  # noqa: E402
+from gpu_lab.built import BuildError  # noqa: E402
 from gpu_lab.hosts import Host, Lab, LabError  # noqa: E402
 from gpu_lab.network import NetworkError  # noqa: E402
 from gpu_lab.root import RootError  # noqa: E402
 
-__all__ = ["Board", "BoardError", "Host", "Lab", "LabError", "NetworkError", "RootError", "leaks", "snapshot"]
+__all__ = ["Board", "BoardError", "BuildError", "Host", "Lab", "LabError", "NetworkError", "RootError", "leaks", "snapshot"]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -35,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return arguments.function(arguments) or 0
-    except (BoardError, LabError, NetworkError, RootError) as error:
+    except (BoardError, BuildError, LabError, NetworkError, RootError) as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -127,7 +128,9 @@ def _list(arguments: argparse.Namespace) -> None:
     for host in Lab().hosts:
         status = host.status
         state = status.get("state") if host.alive else "dead"
-        print(f"{host.name:20} {status.get('address', '-'):15} {state:10} {host.description['board']}")
+        description = host.description
+        limits = "" if description["locked_memory"] == "real" else "  (locked memory limits simulated)"
+        print(f"{host.name:20} {status.get('address', '-'):15} {state:10} {description['board']}{limits}")
 
 
 def _words(command: list[str]) -> list[str]:

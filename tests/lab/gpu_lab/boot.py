@@ -10,7 +10,7 @@ import stat
 import traceback
 from pathlib import Path
 
-from . import groups, syscalls
+from . import groups, locked_memory, syscalls
 from .board import Board
 from .paths import HostPaths
 
@@ -136,6 +136,9 @@ def assemble(board: Board, paths: HostPaths, lower: list[str]) -> None:
     _overlay(paths, lower)
     _dev(board, f"{root}/dev")
     syscalls.mount("tmpfs", f"{root}/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755,size=256m")
+    table = Path(root + locked_memory.TABLE)
+    table.touch()
+    table.chmod(0o666)
     _sys(paths, f"{root}/sys")
     _proc(paths, f"{root}/proc")
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import groups, layer, network, paths, root, simulator, snapshot
+from . import groups, layer, locked_memory, network, paths, root, simulator, snapshot
 from .board import Board
 from .boot import DROPPED_CAPABILITIES, PATH
 from .inventory import render
@@ -240,13 +240,13 @@ class Lab:
         if os.geteuid() != 0:
             raise LabError("the lab needs root: it makes namespaces, mounts and network links")
         network.check_free()
-        lower = root.build(root_name)
-        simulation = simulator.layer()
+        base = root.build(root_name)
+        shared = (locked_memory.layer(), simulator.layer())
         before = len(self._started)
         try:
             with self._locked():
                 self._make_key()
-                hosts = [self._begin(Board.load(board, changes), name, lower, simulation) for board, name, changes in wanted]
+                hosts = [self._begin(Board.load(board, changes), name, base, shared) for board, name, changes in wanted]
             for host in hosts:
                 host.wait()
             self._write_known_hosts()
@@ -292,7 +292,7 @@ class Lab:
         }
         return render(hosts, common, groups or {})
 
-    def _begin(self, board: Board, name: str | None, lower: Path, simulation: Path | None) -> Host:
+    def _begin(self, board: Board, name: str | None, base: Path, shared: tuple[Path | None, Path | None]) -> Host:
         name = name or board.name.replace("_", "-")
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) or name == "ssh":
             raise LabError(f"{name!r} can't be a host's name: letters, digits and dashes")
@@ -303,14 +303,17 @@ class Lab:
         for path in (host.paths.layer, host.paths.upper, host.paths.work):
             path.mkdir(parents=True)
         client_key = self.key.with_suffix(".pub").read_text(encoding="ascii")
-        host_key = layer.make(host.paths.layer, board, name, lower, client_key)
+        host_key = layer.make(host.paths.layer, board, name, base, client_key)
+        limits, simulation = shared
+        simulation = simulation if board.gpus else None
         description = {
             "name": name,
             "board": board.name,
             "data": board.data,
             "host_key": host_key,
-            "lower": [str(path) for path in (host.paths.layer, simulation, lower) if path],
-            "gpu_state": simulator.commands(host.paths, board, name) if simulation else {},
+            "lower": [str(path) for path in (host.paths.layer, limits, simulation, base) if path],
+            "locked_memory": "simulated" if limits else "real",
+            "gpu_state": simulator.commands(board, name) if simulation else {},
             "owner": os.getpid() if self._owned else None,
         }
         _write_json(host.paths.description, description)

@@ -4,46 +4,24 @@
 """The NVML simulator as an overlay layer below each host with GPUs, and the commands that make a host's GPU state."""
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
-from .board import Board, gpu_uuid
-from .paths import REPOSITORY, HostPaths, cache
+from . import built
+from .board import Board
+from .paths import REPOSITORY
 
 SOURCE = REPOSITORY / "tests/nvml_simulator"
 
 
 def layer() -> Path | None:
-    """The installed simulator, built when its sources have changed; None while there are none."""
+    """The installed simulator; None while there is none."""
     if not (SOURCE / "Makefile").is_file():
         return None
-    digest = hashlib.sha256()
-    for path in sorted(SOURCE.rglob("*")):
-        if path.is_file() and "tests" not in path.relative_to(SOURCE).parts and "build" not in path.relative_to(SOURCE).parts:
-            digest.update(str(path.relative_to(SOURCE)).encode() + b"\0" + path.read_bytes())
-    target = cache() / "simulator" / digest.hexdigest()[:12]
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / ".lock").open("w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.is_dir():
-            building = target.parent / f".{target.name}.building"
-            shutil.rmtree(building, ignore_errors=True)
-            building.mkdir()
-            building.chmod(0o755)
-            subprocess.run(
-                ["make", "-C", SOURCE, "install", f"DESTDIR={building}"], check=True, timeout=300, stdout=subprocess.DEVNULL,
-                env={**os.environ, "MAKEFLAGS": ""},
-            )
-            building.rename(target)
-    return target
+    left_out = {"build", "tests", "__pycache__"}
+    sources = [path for path in SOURCE.rglob("*") if path.is_file() and not left_out & set(path.relative_to(SOURCE).parts)]
+    return built.layer("simulator", sources, lambda target: built.run("make", "-C", SOURCE, "install", f"DESTDIR={target}"))
 
 
-def commands(paths: HostPaths, board: Board, host: str) -> dict[str, list[list[str]]]:
+def commands(board: Board, host: str) -> dict[str, list[list[str]]]:
     """What runs on the host's files before pid 1: at the first boot, and at each later one."""
     return {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -132,17 +133,42 @@ def test_a_host_that_is_switched_off_stays_off_until_it_is_started(lab) -> None:
     lab.down("off")
 
 
+def locked_memory(host, process: str) -> list[str]:
+    """Soft and hard limit as the host's own /proc shows them."""
+    text = host.ssh(f"cat /proc/{process}/limits").stdout
+    return re.search(r"^Max locked memory +(\S+) +(\S+)", text, re.MULTILINE).group(1, 2)
+
+
 def test_a_unit_gets_its_limit_after_daemon_reload(hgx) -> None:
-    """A lower limit, since raising one needs CAP_SYS_RESOURCE, which this machine may not have."""
+    """Where this machine's root may not raise a limit, locked_memory.c stands in for the kernel."""
+    pid = "$(systemctl show -p MainPID --value probe)"
     hgx.write("/etc/systemd/system/probe.service", "[Service]\nExecStart=/bin/sleep infinity\n")
     hgx.ssh("systemctl daemon-reload && systemctl start probe")
+    assert locked_memory(hgx, pid) == ("8388608", "8388608")
     hgx.ssh("mkdir /etc/systemd/system/probe.service.d && touch -d '1 hour' /etc/systemd/system/probe.service")
-    hgx.write("/etc/systemd/system/probe.service.d/limit.conf", "[Service]\nLimitMEMLOCK=1M\n")
+    hgx.write("/etc/systemd/system/probe.service.d/limit.conf", "[Service]\nLimitMEMLOCK=1M:infinity\n")
     assert hgx.ssh("systemctl show -p NeedDaemonReload --value probe").stdout.strip() == "yes"
+    assert locked_memory(hgx, pid) == ("8388608", "8388608")
     hgx.ssh("systemctl daemon-reload && systemctl restart probe")
-    limits = hgx.ssh("cat /proc/$(systemctl show -p MainPID --value probe)/limits").stdout
-    assert "Max locked memory         1048576              1048576" in limits
+    assert locked_memory(hgx, pid) == ("1048576", "unlimited")
+    assert hgx.ssh(f"prlimit --pid {pid} --memlock=65536:131072; true").stderr == ""
+    assert locked_memory(hgx, pid) == ("65536", "131072")
     hgx.ssh("systemctl stop probe && rm -r /etc/systemd/system/probe.service /etc/systemd/system/probe.service.d")
+
+
+@pytest.mark.parametrize("line", ["root - memlock unlimited", "root hard memlock unlimited\nroot soft memlock 65536"])
+def test_a_login_gets_the_limits_of_pam(hgx, line: str) -> None:
+    hgx.write("/etc/security/limits.d/50-test.conf", f"{line}\n")
+    soft = "unlimited" if " - " in line else "65536"
+    assert hgx.ssh("ulimit -Sl; ulimit -Hl").stdout.split() == [soft, "unlimited"]
+    assert locked_memory(hgx, "self") == (soft if soft == "unlimited" else str(int(soft) * 1024), "unlimited")
+    hgx.ssh("rm /etc/security/limits.d/50-test.conf")
+
+
+def test_a_user_other_than_root_may_not_raise_a_limit(hgx) -> None:
+    script = "ulimit -Sl 4096 && ulimit -Sl && ulimit -Hl 6000 && ulimit -Hl unlimited"
+    done = hgx.ssh(f"setpriv --reuid=65534 --regid=65534 --clear-groups bash -c '{script}'", check=False)
+    assert done.stdout.strip() == "4096" and done.returncode != 0 and "permitted" in done.stderr
 
 
 def test_a_host_without_a_gpu_has_no_trace_of_one(fleet) -> None:
