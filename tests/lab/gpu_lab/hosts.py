@@ -240,6 +240,10 @@ class Lab:
         if os.geteuid() != 0:
             raise LabError("the lab needs root: it makes namespaces, mounts and network links")
         network.check_free()
+        with _umask(0o022):
+            return self._up_all(wanted, root_name)
+
+    def _up_all(self, wanted: Iterable[tuple[str, str | None, dict]], root_name: str) -> list[Host]:
         base = root.build(root_name)
         shared = (locked_memory.layer(), simulator.layer())
         before = len(self._started)
@@ -365,6 +369,16 @@ class Lab:
         with (self.state / ".lock").open("w", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+@contextlib.contextmanager
+def _umask(mask: int):
+    """The files of a host have the modes they need, whatever the user prefers."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _answers(address: str) -> bool:

@@ -145,6 +145,13 @@ def test_sysctls_have_their_bounds(kernel: Kernel, knob: str, text: str, error: 
     assert kernel.read(f"proc/sys/{knob}") == (before if error else text.strip())
 
 
+@pytest.mark.parametrize(("name", "pool"), [("no_gpu", "hugepages-2048kB"), ("gb200", "hugepages-524288kB")])
+def test_the_sysctl_and_the_pool_of_the_default_size_are_one(name: str, pool: str) -> None:
+    kernel = Kernel(name)
+    assert kernel.write("proc/sys/vm/nr_hugepages", "8\n") is None
+    assert kernel.read(f"sys/kernel/mm/hugepages/{pool}/nr_hugepages") == "8"
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_link_of_every_board_leads_somewhere(name: str) -> None:
     tree = Kernel(name).tree

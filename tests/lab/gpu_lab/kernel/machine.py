@@ -33,13 +33,17 @@ def boot(board: Board, host: str, command_line: str, boot_id: str) -> dict[str, 
 
     # A machine of one node boots with balancing off.
     kernel = {"numa_balancing": 1 if len(board.nodes) > 1 else 0, **settings.get("kernel", {})}
+    sysctl = {"vm": vm_tree(settings.get("vm", {}), min_free), "kernel": kernel_tree(kernel, boot_id)}
+    # vm.nr_hugepages is the pool of the default size.
+    default_kb = 2048 if board.page_size == 4096 else board.page_size // 1024 * (board.page_size // 8)
+    sysctl["vm"]["nr_hugepages"] = memory["hugepages"][f"hugepages-{default_kb}kB"]["nr_hugepages"]
     roots, bus, classes = hardware.pci_trees(board)
     proc: dict[str, Node] = {
         "cmdline": File(f"{command_line}\n", size=0),
         "swaps": File(settings.get("swaps", SWAPS), size=0),
         "meminfo": File(lambda: _meminfo(board), size=0),
         "driver": {"nvidia": hardware.nvidia_tree(board, host)} if board.gpus else {},
-        "sys": {"vm": vm_tree(settings.get("vm", {}), min_free), "kernel": kernel_tree(kernel, boot_id)},
+        "sys": sysctl,
     }
     return {
         "proc": proc,
