@@ -4,11 +4,12 @@
 #!/usr/bin/env python3
 """Simulated GPU hosts for tests: command line, and the names tests import.
 
-    from lab import Lab
-    with Lab() as lab:
-        host = lab.up("hgx_h100")
-        host.ssh("cat /sys/kernel/mm/transparent_hugepage/enabled")
+from lab import Lab
+with Lab() as lab:
+    host = lab.up("hgx_h100")
+    host.ssh("cat /sys/kernel/mm/transparent_hugepage/enabled")
 """
+
 from __future__ import annotations
 
 import argparse
@@ -28,7 +29,18 @@ from gpu_lab.hosts import Host, Lab, LabError  # noqa: E402
 from gpu_lab.network import NetworkError  # noqa: E402
 from gpu_lab.root import RootError  # noqa: E402
 
-__all__ = ["Board", "BoardError", "BuildError", "Host", "Lab", "LabError", "NetworkError", "RootError", "leaks", "snapshot"]
+__all__ = [
+    "Board",
+    "BoardError",
+    "BuildError",
+    "Host",
+    "Lab",
+    "LabError",
+    "NetworkError",
+    "RootError",
+    "leaks",
+    "snapshot",
+]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,13 +57,23 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="lab.py", description="Simulated GPU hosts: real systemd, sshd and Python over simulated kernels.")
+    parser = argparse.ArgumentParser(
+        prog="lab.py", description="Simulated GPU hosts: real systemd, sshd and Python over simulated kernels."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     up = commands.add_parser("up", help="start hosts, side by side")
-    up.add_argument("boards", nargs="+", metavar="BOARD[=NAME]", help=f"{', '.join(board.names())}, or the path of a description")
+    up.add_argument(
+        "boards", nargs="+", metavar="BOARD[=NAME]", help=f"{', '.join(board.names())}, or the path of a description"
+    )
     up.add_argument("--root", default="debian12", choices=sorted(root.ROOTS))
-    up.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="replace a key of the description, for all of them")
+    up.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=JSON",
+        help="replace a key of the description, for all of them",
+    )
     up.set_defaults(function=_up)
 
     down = commands.add_parser("down", help="end hosts and remove all that is theirs")
@@ -76,7 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     ssh.set_defaults(function=_ssh)
 
     inventory = commands.add_parser("inventory", help="print an Ansible inventory")
-    inventory.add_argument("--group", action="append", default=[], metavar="GROUP=HOST,HOST", help="a group below gpu_nodes")
+    inventory.add_argument(
+        "--group", action="append", default=[], metavar="GROUP=HOST,HOST", help="a group below gpu_nodes"
+    )
     inventory.set_defaults(function=_inventory)
 
     take = commands.add_parser("snapshot", help="print a host's files and kernel values as JSON")
@@ -86,9 +110,13 @@ def _parser() -> argparse.ArgumentParser:
     diff = commands.add_parser("diff", help="compare two snapshots; status 1 when they differ")
     diff.add_argument("before", type=Path)
     diff.add_argument("after", type=Path)
-    diff.set_defaults(function=lambda arguments: _report(snapshot.differences(*_load(arguments.before, arguments.after))))
+    diff.set_defaults(
+        function=lambda arguments: _report(snapshot.differences(*_load(arguments.before, arguments.after)))
+    )
 
-    leak = commands.add_parser("leaks", help="record this machine's own state, or compare with a record; status 1 when it differs")
+    leak = commands.add_parser(
+        "leaks", help="record this machine's own state, or compare with a record; status 1 when it differs"
+    )
     leak.add_argument("action", choices=("record", "compare"))
     leak.add_argument("file", type=Path)
     leak.set_defaults(function=_leaks)
@@ -104,7 +132,10 @@ def _up(arguments: argparse.Namespace) -> None:
     changes = {}
     for setting in arguments.set:
         key, _, value = setting.partition("=")
-        changes[key] = json.loads(value)
+        try:
+            changes[key] = json.loads(value)
+        except ValueError:
+            raise LabError(f"--set {setting}: the value has to be JSON; a text stands in double quotes") from None
     wanted = []
     for word in arguments.boards:
         name, _, host = word.partition("=")
@@ -138,13 +169,17 @@ def _words(command: list[str]) -> list[str]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    return subprocess.run(Lab().host(arguments.name).enter(*(_words(arguments.command) or ["bash"])), check=False).returncode
+    return subprocess.run(
+        Lab().host(arguments.name).enter(*(_words(arguments.command) or ["bash"])), check=False
+    ).returncode
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
     lab = Lab()
     host = lab.host(arguments.name)
-    return subprocess.run(["ssh", *lab.ssh_options, f"root@{host.address}", *_words(arguments.command)], check=False).returncode
+    return subprocess.run(
+        ["ssh", *lab.ssh_options, f"root@{host.address}", *_words(arguments.command)], check=False
+    ).returncode
 
 
 def _inventory(arguments: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Board descriptions: small JSON files that say what a simulated machine is made of."""
+
 from __future__ import annotations
 
 import json
@@ -233,7 +234,9 @@ def _read(name: str) -> dict:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise BoardError(f"no board {name!r}; there are {', '.join(names())}, or give the path of a .json file") from None
+        raise BoardError(
+            f"no board {name!r}; there are {', '.join(names())}, or give the path of a .json file"
+        ) from None
     except ValueError as error:
         raise BoardError(f"{path}: {error}") from error
     base = data.pop("extends", None)

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One boot of a host: assembles its view of the machine in a mount namespace of its own and starts systemd in it."""
+
 from __future__ import annotations
 
 import os
@@ -21,10 +22,24 @@ REBOOT, HALT, DIED = 10, 11, 12
 
 # What would let a host reach the outer kernel.
 DROPPED_CAPABILITIES = {
-    "sys_module": 16, "sys_rawio": 17, "sys_time": 25, "mknod": 27, "audit_control": 30, "mac_override": 32,
-    "mac_admin": 33, "syslog": 34, "wake_alarm": 35,
+    "sys_module": 16,
+    "sys_rawio": 17,
+    "sys_time": 25,
+    "mknod": 27,
+    "audit_control": 30,
+    "mac_override": 32,
+    "mac_admin": 33,
+    "syslog": 34,
+    "wake_alarm": 35,
 }
-_CHARACTER_DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
+_CHARACTER_DEVICES = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "tty": (5, 0),
+}
 _REAL_CLASSES = ("bdi", "mem", "misc", "net")
 _REAL_SYSTEM = ("clockevents", "clocksource")
 _MASKED = ("sysrq-trigger", "kcore", "timer_list", "latency_stats", "keys")
@@ -149,16 +164,27 @@ def _dev(board: Board, dev: str) -> None:
         _character_device(f"{dev}/{name}", *numbers)
     for name in ("pts", "shm"):
         os.mkdir(f"{dev}/{name}")
-    syscalls.mount("devpts", f"{dev}/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5")
+    syscalls.mount(
+        "devpts",
+        f"{dev}/pts",
+        "devpts",
+        syscalls.MS_NOSUID | syscalls.MS_NOEXEC,
+        "newinstance,ptmxmode=0666,mode=620,gid=5",
+    )
     syscalls.mount("tmpfs", f"{dev}/shm", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=1777")
     for name, target in {
-        "ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
+        "ptmx": "pts/ptmx",
+        "fd": "/proc/self/fd",
+        "stdin": "/proc/self/fd/0",
+        "stdout": "/proc/self/fd/1",
         "stderr": "/proc/self/fd/2",
     }.items():
         os.symlink(target, f"{dev}/{name}")
     # The nodes are there to be seen; opening one reaches /dev/null.
     gpus = len(board.gpus)
-    names = [f"nvidia{index}" for index in range(gpus)] + (["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"] if gpus else [])
+    names = [f"nvidia{index}" for index in range(gpus)] + (
+        ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"] if gpus else []
+    )
     adapters = len(board.of_kind("infiniband"))
     if adapters:
         os.mkdir(f"{dev}/infiniband")
@@ -177,7 +203,9 @@ def _sys(paths: HostPaths, target: str) -> None:
     real = paths.sysfs
     flags = syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount("sysfs", target, "sysfs", flags)
-    syscalls.mount("cgroup2", f"{target}/fs/cgroup", "cgroup2", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+    syscalls.mount(
+        "cgroup2", f"{target}/fs/cgroup", "cgroup2", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    )
 
     # Directories whose entries are partly simulated: only what is named here exists in them.
     simulated = sorted(entry.name for entry in (kernel / "class").iterdir())

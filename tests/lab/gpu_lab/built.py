@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Overlay layers that are compiled once and shared by hosts, cached by the hash of their sources."""
+
 from __future__ import annotations
 
 import fcntl

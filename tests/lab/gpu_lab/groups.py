@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Control groups: each host has one in the unified hierarchy, named after its network link, and sees it as the root."""
+
 from __future__ import annotations
 
 import contextlib

@@ -2,12 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lab and Host: what tests and the command line use."""
+
 from __future__ import annotations
 
 import atexit
 import contextlib
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -20,6 +22,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import groups, layer, locked_memory, network, paths, root, simulator, snapshot
 from .board import Board
@@ -63,11 +66,16 @@ class Host:
 
     @property
     def address(self) -> str:
-        return self.status["address"]
+        return self._told("address")
 
     @property
     def boot_id(self) -> str:
-        return self.status["boot_id"]
+        return self._told("boot_id")
+
+    @property
+    def init(self) -> int:
+        """The pid of its pid 1 as seen from outside."""
+        return self._told("init")
 
     @property
     def alive(self) -> bool:
@@ -82,25 +90,37 @@ class Host:
             pass
         return False
 
-    def ssh(self, *argv: str, check: bool = True, timeout: float = 60, text: str | None = None) -> subprocess.CompletedProcess:
+    def ssh(
+        self, *argv: str, check: bool = True, timeout: float = 60, text: str | None = None
+    ) -> subprocess.CompletedProcess:
         """Runs a command (one string, or words for the remote shell) over SSH."""
         command = ["ssh", *self.ssh_options, f"{USER}@{self.address}", "--", *argv]
-        return _finish(subprocess.run(command, capture_output=True, text=True, input=text, timeout=timeout, check=False), check)
+        return _finish(
+            subprocess.run(command, capture_output=True, text=True, input=text, timeout=timeout, check=False), check
+        )
 
     def enter(self, *argv: str) -> list[str]:
         """The command that runs `argv` inside the host's namespaces, without SSH."""
-        init = self.status.get("init")
-        if not init:
-            raise LabError(f"{self.name} is not running")
         namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
         # As bounded as the host's own processes are.
         bounds = ",".join(f"-{name}" for name in DROPPED_CAPABILITIES)
         environment = ("env", "-i", f"PATH={PATH}", "LANG=C.UTF-8", "HOME=/root", "TERM=dumb")
-        return ["nsenter", f"--target={init}", *namespaces, "setpriv", f"--bounding-set={bounds}", *environment, *argv]
+        return [
+            "nsenter",
+            f"--target={self.init}",
+            *namespaces,
+            "setpriv",
+            f"--bounding-set={bounds}",
+            *environment,
+            *argv,
+        ]
 
-    def run(self, *argv: str, check: bool = True, timeout: float = 60, text: str | None = None) -> subprocess.CompletedProcess:
+    def run(
+        self, *argv: str, check: bool = True, timeout: float = 60, text: str | None = None
+    ) -> subprocess.CompletedProcess:
         return _finish(
-            subprocess.run(self.enter(*argv), capture_output=True, text=True, input=text, timeout=timeout, check=False), check
+            subprocess.run(self.enter(*argv), capture_output=True, text=True, input=text, timeout=timeout, check=False),
+            check,
         )
 
     def read(self, path: str) -> str:
@@ -125,7 +145,7 @@ class Host:
 
     def reboot(self) -> None:
         """An orderly reboot, asked for from outside; returns when SSH answers again."""
-        boots = self.status["boots"]
+        boots = self._told("boots")
         self._signal(REBOOT)
         self.wait(boots=boots + 1)
 
@@ -134,7 +154,9 @@ class Host:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             status = self.status
-            if status.get("state") in ("failed", "stopped") or (status and not self.alive and status.get("state") != "starting"):
+            if status.get("state") in ("failed", "stopped") or (
+                status and not self.alive and status.get("state") != "starting"
+            ):
                 raise LabError(f"{self.name}: {status.get('error', 'stopped')}\n{self.log_tail()}")
             if status.get("state") == "running" and status["boots"] >= boots and _answers(status["address"]):
                 return
@@ -147,10 +169,16 @@ class Host:
         return ""
 
     def snapshot(self) -> dict:
-        init = self.status.get("init")
-        if not init:
+        return snapshot.take(Path(f"/proc/{self.init}/root"))
+
+    def _told(self, key: str) -> Any:
+        """What its supervisor has said of it."""
+        if not self.paths.description.exists():
+            raise LabError(f"no host {self.name}")
+        value = self.status.get(key)
+        if not value or not self.alive:
             raise LabError(f"{self.name} is not running")
-        return snapshot.take(Path(f"/proc/{init}/root"))
+        return value
 
     def _signal(self, number: int) -> bool:
         """False while a supervisor that has just been started has not told its pid."""
@@ -227,18 +255,32 @@ class Lab:
     @property
     def ssh_options(self) -> tuple[str, ...]:
         return (
-            "-i", str(self.key), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
-            "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR",
+            "-i",
+            str(self.key),
+            "-o",
+            "IdentitiesOnly=yes",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "ConnectTimeout=10",
+            "-o",
+            f"UserKnownHostsFile={self.known_hosts}",
+            "-o",
+            "StrictHostKeyChecking=yes",
+            "-o",
+            "LogLevel=ERROR",
         )
 
     def up(self, board: str, name: str | None = None, root: str = "debian12", **changes: object) -> Host:
-        """Starts a host of that board. `changes` replace parts of the board's description: unit, files, command_line, thp ..."""
+        """Starts a host of that board. `changes` replace keys of its description: unit, files, command_line, thp ..."""
         return self.up_all([(board, name, changes)], root)[0]
 
     def up_all(self, wanted: Iterable[tuple[str, str | None, dict]], root_name: str = "debian12") -> list[Host]:
         """Starts hosts side by side; when one fails or the user interrupts, those begun here are taken down again."""
         if os.geteuid() != 0:
             raise LabError("the lab needs root: it makes namespaces, mounts and network links")
+        if importlib.util.find_spec("mfusepy") is None:
+            raise LabError("the lab needs the Python package mfusepy, which serves the simulated kernel files")
         network.check_free()
         with _umask(0o022):
             return self._up_all(wanted, root_name)
@@ -286,11 +328,17 @@ class Lab:
 
     def inventory(self, groups: dict[str, Sequence[str]] | None = None) -> str:
         """An Ansible inventory in YAML: all hosts in gpu_nodes, and in the groups named."""
-        hosts = {host.name: {"ansible_host": host.address, "gpu_lab_board": host.description["board"]} for host in self.hosts}
+        hosts = {
+            host.name: {"ansible_host": host.address, "gpu_lab_board": host.description["board"]}
+            for host in self.hosts
+            if host.alive
+        }
         common = {
             "ansible_user": USER,
             "ansible_ssh_private_key_file": str(self.key),
-            "ansible_ssh_common_args": f"-o IdentitiesOnly=yes -o UserKnownHostsFile={self.known_hosts} -o StrictHostKeyChecking=yes",
+            "ansible_ssh_common_args": " ".join(
+                ("-o IdentitiesOnly=yes", f"-o UserKnownHostsFile={self.known_hosts}", "-o StrictHostKeyChecking=yes")
+            ),
             "ansible_control_path_dir": str(self.control_directory),
             "ansible_python_interpreter": "/usr/bin/python3",
         }
@@ -329,7 +377,12 @@ class Lab:
             fcntl.flock(lock, fcntl.LOCK_EX)
             subprocess.Popen(
                 [sys.executable, "-m", "gpu_lab.supervisor", str(host.paths.directory)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True, cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+                cwd="/",
                 pass_fds=[lock.fileno()],
             )
         return host
@@ -339,7 +392,9 @@ class Lab:
         if self.key.exists():
             return
         self.key.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpu-lab", "-f", self.key], check=True, timeout=30)
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpu-lab", "-f", self.key], check=True, timeout=30
+        )
 
     def _write_known_hosts(self) -> None:
         if not self.known_hosts.parent.is_dir():
@@ -358,7 +413,9 @@ class Lab:
         if not self.control_directory.is_dir():
             return
         for path in self.control_directory.iterdir():
-            subprocess.run(["ssh", "-O", "exit", "-o", f"ControlPath={path}", "lab"], capture_output=True, check=False, timeout=10)
+            subprocess.run(
+                ["ssh", "-O", "exit", "-o", f"ControlPath={path}", "lab"], capture_output=True, check=False, timeout=10
+            )
         shutil.rmtree(self.control_directory, ignore_errors=True)
         with contextlib.suppress(OSError):
             self.control_directory.parent.rmdir()

@@ -2,13 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An Ansible inventory in YAML, written without a YAML library."""
+
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 
 
-def render(hosts: Mapping[str, Mapping[str, str]], common: Mapping[str, str], groups: Mapping[str, Sequence[str]]) -> str:
+def render(
+    hosts: Mapping[str, Mapping[str, str]], common: Mapping[str, str], groups: Mapping[str, Sequence[str]]
+) -> str:
     lines = ["---", "all:", "  children:", "    gpu_nodes:", "      hosts:" if hosts else "      hosts: {}"]
     for name, variables in hosts.items():
         lines.append(f"        {name}:")

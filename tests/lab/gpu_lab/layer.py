@@ -1,7 +1,8 @@
 # Copyright (c) 2026 ai_infra.gpu_host contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files a host has before its first boot, as one overlay layer of its own: name, keys, accounts, driver packages."""
+"""The files a host has before its first boot, as one overlay layer of its own: name, keys, accounts, units."""
+
 from __future__ import annotations
 
 import os
@@ -58,7 +59,7 @@ def link(layer: Path, path: str, target: str) -> None:
 def _account(layer: Path, root: Path) -> None:
     """What the driver package's adduser call leaves."""
     lines = {
-        "etc/passwd": f"{ACCOUNT}:x:{_ACCOUNT_ID}:{_ACCOUNT_ID}:NVIDIA Persistence Daemon:/nonexistent:/usr/sbin/nologin\n",
+        "etc/passwd": f"{ACCOUNT}:x:{_ACCOUNT_ID}:{_ACCOUNT_ID}:NVIDIA Persistence Daemon:/:/usr/sbin/nologin\n",
         "etc/group": f"{ACCOUNT}:x:{_ACCOUNT_ID}:\n",
         "etc/shadow": f"{ACCOUNT}:!:20000::::::\n",
         "etc/gshadow": f"{ACCOUNT}:!::\n",

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The outer machine's state: equal before and after, or something has leaked out of a lab host."""
+
 from __future__ import annotations
 
 import json
@@ -87,7 +88,9 @@ def _other_labs(lab: Path | None) -> _Others:
                 continue
         try:
             # The name in the second field can hold anything; the parent follows its closing parenthesis.
-            parents[pid] = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+            parents[pid] = (
+                Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+            )
         except OSError:
             continue
     grown = True

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """RLIMIT_MEMLOCK on machines whose root may not raise it: simulated by a preloaded library, see locked_memory.c."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A veth pair per host: the lab's own private range, one four-address block each."""
+
 from __future__ import annotations
 
 import contextlib
@@ -62,7 +63,20 @@ def connect(outer: int) -> Link:
     for number, block in enumerate(blocks):
         name = f"{PREFIX}{number}"
         try:
-            _run("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(os.getpid()), outer=outer)
+            _run(
+                "ip",
+                "link",
+                "add",
+                name,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                str(os.getpid()),
+                outer=outer,
+            )
         except NetworkError as error:
             if "File exists" in str(error):
                 continue

@@ -1,7 +1,8 @@
 # Copyright (c) 2026 ai_infra.gpu_host contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Root file systems of the hosts: built once from the mirror this machine's apt uses, cached by the hash of the recipe."""
+"""Root file systems of the hosts: built once from the mirror apt uses here, cached by the hash of the recipe."""
+
 from __future__ import annotations
 
 import fcntl
@@ -18,8 +19,18 @@ from .paths import cache
 
 ROOTS = {"debian12": "bookworm", "debian13": "trixie"}
 PACKAGES = (
-    "systemd", "systemd-sysv", "dbus", "openssh-server", "python3", "iproute2", "udev", "procps", "libpam-modules",
-    "numactl", "pciutils", "kmod",
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "openssh-server",
+    "python3",
+    "iproute2",
+    "udev",
+    "procps",
+    "libpam-modules",
+    "numactl",
+    "pciutils",
+    "kmod",
 )
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/lintian/*")
 _FINISH = """
@@ -102,7 +113,9 @@ def _mirrors(suite: str) -> list[str]:
             if line not in mirrors:
                 mirrors.append(line)
     if not mirrors:
-        raise RootError(f"no apt source for {own} found under /etc/apt: the root is built from the mirror apt uses here")
+        raise RootError(
+            f"no apt source for {own} found under /etc/apt: the root is built from the mirror apt uses here"
+        )
     return mirrors
 
 
@@ -117,7 +130,10 @@ def _deb822(text: str) -> list[tuple[str, str]]:
     found = []
     for paragraph in re.split(r"\n\s*\n", text):
         plain = "\n".join(line for line in paragraph.splitlines() if not line.startswith("#"))
-        fields = {key.lower(): value.split() for key, value in re.findall(r"^([\w-]+):((?:.*)(?:\n[ \t].*)*)", plain, re.MULTILINE)}
+        fields = {
+            key.lower(): value.split()
+            for key, value in re.findall(r"^([\w-]+):((?:.*)(?:\n[ \t].*)*)", plain, re.MULTILINE)
+        }
         if "deb" in fields.get("types", []) and "no" not in fields.get("enabled", []):
             found += [(uri, suite) for uri in fields.get("uris", []) for suite in fields.get("suites", [])]
     return found

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a host looks like, as data that can be compared: its files by hash, its kernel files by value."""
+
 from __future__ import annotations
 
 import hashlib
@@ -13,8 +14,13 @@ FILES = ("etc", "usr", "opt", "var/lib")
 KERNEL = ("sys/kernel/mm", "proc/sys/vm", "proc/sys/kernel", "proc/cmdline", "proc/swaps")
 # What changes by itself on every Linux host.
 VOLATILE = (
-    "var/lib/systemd/random-seed", "var/lib/systemd/timers", "var/lib/systemd/catalog", "etc/.pwd.lock",
-    "proc/sys/kernel/random", "proc/sys/kernel/ns_last_pid", "proc/sys/kernel/pty/nr",
+    "var/lib/systemd/random-seed",
+    "var/lib/systemd/timers",
+    "var/lib/systemd/catalog",
+    "etc/.pwd.lock",
+    "proc/sys/kernel/random",
+    "proc/sys/kernel/ns_last_pid",
+    "proc/sys/kernel/pty/nr",
 )
 
 

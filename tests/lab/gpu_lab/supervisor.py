@@ -5,6 +5,7 @@
 
 Everything hangs on this process: the host's processes die with it, and with them every mount and interface.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -199,7 +200,6 @@ class Supervisor:
             os.waitpid(self.kernel_server, 0)
         if self.link:
             groups.remove(self.paths.cgroup / f"{groups.PREFIX}{self.link.name}")
-
 
 
 def main() -> int:

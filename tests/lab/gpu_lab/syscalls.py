@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The few system calls that Python 3.11 does not offer."""
+
 from __future__ import annotations
 
 import ctypes
@@ -46,7 +47,13 @@ def unshare(flags: int) -> None:
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, options: str | None = None) -> None:
     _check(
-        _libc.mount(source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags), options and options.encode()),
+        _libc.mount(
+            source.encode(),
+            target.encode(),
+            kind and kind.encode(),
+            ctypes.c_ulong(flags),
+            options and options.encode(),
+        ),
         f"mount {source} on {target}",
     )
 

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The forms in which nvidia-persistenced.service is met on real hosts."""
+
 from __future__ import annotations
 
 DAEMON = "/usr/bin/nvidia-persistenced"

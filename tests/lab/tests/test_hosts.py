@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lab hosts behave as machines do: SSH, kernel files, boot, reboot; what a user of a real host would see."""
+
 from __future__ import annotations
 
 import json
@@ -31,7 +32,7 @@ def ansible(lab, *argv: str) -> subprocess.CompletedProcess:
 
 
 def test_three_hosts_start_in_seconds(lab) -> None:
-    """Bound of the brief: eight seconds for three on two cores; roots and simulator are built before the clock starts."""
+    """At most eight for three of them on two cores; what is built once is built before the clock starts."""
     from gpu_lab import root, simulator
 
     root.build("debian12")
@@ -67,7 +68,9 @@ def test_kernel_files_answer_over_ssh(hgx) -> None:
     hgx.write(f"{THP}/enabled", "madvise\n")
     last = [entry for entry in hgx.kernel_writes() if entry["path"] == f"{THP}/enabled"][-3:]
     assert [(entry["value"], entry["errno"]) for entry in last] == [
-        ("never\n", None), ("sometimes\n", "EINVAL"), ("madvise\n", None)
+        ("never\n", None),
+        ("sometimes\n", "EINVAL"),
+        ("madvise\n", None),
     ]
 
 
@@ -204,7 +207,10 @@ def test_debian_13(lab) -> None:
 
 
 def test_files_of_the_description_are_there_before_the_first_boot(lab) -> None:
-    files = {"/etc/sysctl.d/90-site.conf": "vm.swappiness = 11\n", "/usr/local/bin/hello": {"content": "#!/bin/sh\necho hello\n", "mode": "0755"}}
+    files = {
+        "/etc/sysctl.d/90-site.conf": "vm.swappiness = 11\n",
+        "/usr/local/bin/hello": {"content": "#!/bin/sh\necho hello\n", "mode": "0755"},
+    }
     host = lab.up("no_gpu", "files", files=files)
     assert host.ssh("hello").stdout == "hello\n"
     assert host.read("/proc/sys/vm/swappiness") == "11\n"

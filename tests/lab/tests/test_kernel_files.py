@@ -2,11 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The simulated kernel answers as the kernel does. No root, no mounts: the store functions themselves."""
+
 from __future__ import annotations
 
 import errno
 
 import pytest
+
 from gpu_lab.board import Board, names
 from gpu_lab.kernel import cpulist, machine
 from gpu_lab.kernel.files import File, Link, find
@@ -43,7 +45,9 @@ def test_a_word_is_taken_and_the_brackets_move(kernel: Kernel, text: str) -> Non
     assert kernel.read(f"{THP}/enabled") == "always [madvise] never"
 
 
-@pytest.mark.parametrize("text", ["Madvise", "madvis", "madvise ", "[madvise]", " madvise", "madvise\n\n", "inherit", "\n"])
+@pytest.mark.parametrize(
+    "text", ["Madvise", "madvis", "madvise ", "[madvise]", " madvise", "madvise\n\n", "inherit", "\n"]
+)
 def test_anything_else_is_refused_and_changes_nothing(kernel: Kernel, text: str) -> None:
     assert kernel.write(f"{THP}/enabled", text) == "EINVAL"
     assert kernel.read(f"{THP}/enabled") == "[always] madvise never"
@@ -96,7 +100,9 @@ def test_pages_of_64k_have_other_sizes_and_caps() -> None:
     assert kernel.write(f"{THP}/khugepaged/max_ptes_none", "8191") is None
     assert kernel.write(f"{THP}/khugepaged/max_ptes_none", "8192") == "EINVAL"
     assert sorted(find(kernel.tree, "sys/kernel/mm/hugepages")) == [
-        "hugepages-16777216kB", "hugepages-2048kB", "hugepages-524288kB"
+        "hugepages-16777216kB",
+        "hugepages-2048kB",
+        "hugepages-524288kB",
     ]
 
 
@@ -117,8 +123,12 @@ def test_switching_huge_pages_raises_min_free_kbytes() -> None:
 
 @pytest.mark.parametrize(
     ("words", "active"),
-    [("", "always"), ("transparent_hugepage=never", "never"), ("transparent_hugepage=sometimes", "always"),
-     ("transparent_hugepage=never transparent_hugepage=madvise", "madvise")],
+    [
+        ("", "always"),
+        ("transparent_hugepage=never", "never"),
+        ("transparent_hugepage=sometimes", "always"),
+        ("transparent_hugepage=never transparent_hugepage=madvise", "madvise"),
+    ],
 )
 def test_the_command_line_decides_at_boot(words: str, active: str) -> None:
     kernel = Kernel("no_gpu", f"ro quiet {words}")
@@ -176,8 +186,13 @@ def test_every_link_of_every_board_leads_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "nodes"),
-    [("hgx_h100", [0, 0, 0, 0, 1, 1, 1, 1]), ("dgx_a100", [3, 3, 1, 1, 7, 7, 5, 5]), ("gh200", [0]), ("gb200", [0, 0, 1, 1]),
-     ("vm", [-1, -1])],
+    [
+        ("hgx_h100", [0, 0, 0, 0, 1, 1, 1, 1]),
+        ("dgx_a100", [3, 3, 1, 1, 7, 7, 5, 5]),
+        ("gh200", [0]),
+        ("gb200", [0, 0, 1, 1]),
+        ("vm", [-1, -1]),
+    ],
 )
 def test_gpus_are_on_the_nodes_of_the_real_machine(name: str, nodes: list[int]) -> None:
     assert [gpu.node for gpu in Board.load(name).gpus] == nodes
@@ -193,8 +208,13 @@ def test_distances_of_the_gb200_tray() -> None:
 
 @pytest.mark.parametrize(
     ("cpus", "width", "text", "mask"),
-    [("0-3,8", 32, "0-3,8", "0000010f"), ("0-55,112-167", 224, None, "00000000,000000ff,ffffffff,ffff0000,00000000,00ffffff,ffffffff"),
-     ("", 8, "", "00"), ("0", 1, "0", "1"), ("64-71", 72, "64-71", "ff,00000000,00000000")],
+    [
+        ("0-3,8", 32, "0-3,8", "0000010f"),
+        ("0-55,112-167", 224, None, "00000000,000000ff,ffffffff,ffff0000,00000000,00ffffff,ffffffff"),
+        ("", 8, "", "00"),
+        ("0", 1, "0", "1"),
+        ("64-71", 72, "64-71", "ff,00000000,00000000"),
+    ],
 )
 def test_cpu_lists_and_masks(cpus: str, width: int, text: str | None, mask: str) -> None:
     numbers = cpulist.parse(cpus)

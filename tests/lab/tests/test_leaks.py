@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nothing stays behind, whatever ends a lab: `down`, Ctrl-C at any moment, SIGKILL of the owner or of a supervisor."""
+
 from __future__ import annotations
 
 import os
@@ -25,7 +26,9 @@ def state(tmp_path: Path) -> Path:
 
 def command(state: Path, *argv: str) -> subprocess.Popen:
     environment = {**os.environ, "GPU_HOST_LAB": str(state)}
-    return subprocess.Popen([sys.executable, str(LAB), *argv], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        [sys.executable, str(LAB), *argv], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def leaked(state: Path, before: dict, patience: float = 10) -> list[str]:
@@ -83,8 +86,16 @@ def test_an_interrupted_start_leaves_nothing(state: Path, before: dict, delay: f
 
 
 def test_hosts_end_with_the_program_that_made_them(state: Path, before: dict) -> None:
-    program = f"import sys, time; sys.path.insert(0, {str(LAB.parent)!r})\nfrom pathlib import Path\nfrom lab import Lab\n"
-    program += f"with Lab(Path({str(state)!r})) as lab:\n    lab.up('no_gpu')\n    print('up', flush=True)\n    time.sleep(60)\n"
+    program = f"""
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {str(LAB.parent)!r})
+from lab import Lab
+with Lab(Path({str(state)!r})) as lab:
+    lab.up("no_gpu")
+    print("up", flush=True)
+    time.sleep(60)
+"""
     owner = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert owner.stdout.readline() == "up\n"
     owner.kill()

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """CPU and node lists in the two spellings of the kernel: `0-3,8` and comma-separated words of a bit mask."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -5,6 +5,7 @@
 
 A directory is a dict from name to node; a node is a dict, a File or a Link.
 """
+
 from __future__ import annotations
 
 import errno
@@ -21,7 +22,7 @@ class Link:
 
 @dataclass
 class File:
-    """`show` gives the text (a plain string never changes); `store` takes one write() and raises OSError to refuse it."""
+    """`show` gives the text, a plain string never changes; `store` takes one write() or raises OSError."""
 
     show: str | bytes | Callable[[], str | bytes]
     store: Callable[[str], None] | None = None

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """CPUs, NUMA nodes and PCI functions as sysfs shows them, and the NVIDIA driver's directory in /proc."""
+
 from __future__ import annotations
 
 import struct
@@ -123,7 +124,9 @@ def _class_device(kind: str, function: Function) -> dict[str, Node]:
     if kind == "infiniband":
         fabric = "InfiniBand" if function.model.class_code == 0x020700 else "Ethernet"
         tree["node_type"] = line("1: CA")
-        tree["ports"] = {"1": {"link_layer": line(fabric), "state": line("4: ACTIVE"), "rate": line("400 Gb/sec (4X NDR)")}}
+        tree["ports"] = {
+            "1": {"link_layer": line(fabric), "state": line("4: ACTIVE"), "rate": line("400 Gb/sec (4X NDR)")}
+        }
     else:
         tree["model"] = line("SAMSUNG MZWLO3T8HCLS-00A07")
         tree["numa_node"] = line(function.node)
@@ -191,13 +194,15 @@ def nvidia_tree(board: Board, host: str) -> dict[str, Node]:
         if gpu.memory_node is not None:
             size = next(node.memory_mb for node in board.nodes if node.id == gpu.memory_node) << 20
             directory["numa_status"] = File(
-                f"Node:\t\t {gpu.memory_node}\nStatus:\t\t online\nAddress:\t {(minor + 1) << 44:x}\nSize:\t\t {size:x}\n",
+                f"Node:\t\t {gpu.memory_node}\nStatus:\t\t online\n"
+                f"Address:\t {(minor + 1) << 44:x}\nSize:\t\t {size:x}\n",
                 size=0,
             )
         gpus[str(gpu.address)] = directory
     return {
         "version": File(
-            f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {board.driver}  Release Build\nGCC version:  gcc 12\n",
+            f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {board.driver}  Release Build\n"
+            f"GCC version:  gcc 12\n",
             size=0,
         ),
         "gpus": gpus,

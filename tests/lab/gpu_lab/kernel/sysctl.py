@@ -1,7 +1,8 @@
 # Copyright (c) 2026 ai_infra.gpu_host contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""/proc/sys/vm and /proc/sys/kernel: simulated knobs with the kernel's bounds, and a few facts of the real kernel, read-only."""
+"""/proc/sys/vm and /proc/sys/kernel: knobs with the kernel's bounds, and a few facts of the real kernel."""
+
 from __future__ import annotations
 
 import errno
@@ -71,10 +72,34 @@ KERNEL = {
 }
 # Facts that belong to the kernel which really runs; programs compare them with what system calls tell.
 REAL = (
-    "auto_msgmni", "cap_last_cap", "domainname", "hostname", "io_uring_disabled", "keys/maxkeys", "keys/root_maxkeys",
-    "msgmax", "msgmnb", "msgmni", "ngroups_max", "ns_last_pid", "osrelease", "ostype", "overflowgid", "overflowuid",
-    "pty/max", "pty/nr", "random/entropy_avail", "random/poolsize", "random/uuid", "seccomp/actions_avail", "sem",
-    "shmall", "shmmax", "shmmni", "tainted", "version",
+    "auto_msgmni",
+    "cap_last_cap",
+    "domainname",
+    "hostname",
+    "io_uring_disabled",
+    "keys/maxkeys",
+    "keys/root_maxkeys",
+    "msgmax",
+    "msgmnb",
+    "msgmni",
+    "ngroups_max",
+    "ns_last_pid",
+    "osrelease",
+    "ostype",
+    "overflowgid",
+    "overflowuid",
+    "pty/max",
+    "pty/nr",
+    "random/entropy_avail",
+    "random/poolsize",
+    "random/uuid",
+    "seccomp/actions_avail",
+    "sem",
+    "shmall",
+    "shmmax",
+    "shmmni",
+    "tainted",
+    "version",
 )
 
 

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """/sys/kernel/mm: transparent huge pages with the kernel's own rules for what is accepted, and HugeTLB sizes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,9 +15,23 @@ SHMEM = ("always", "within_size", "advise", "never", "deny", "force")
 SIZE_ENABLED = ("always", "inherit", "madvise", "never")
 SIZE_SHMEM = ("always", "inherit", "within_size", "advise", "never")
 STATS = (
-    "anon_fault_alloc", "anon_fault_fallback", "anon_fault_fallback_charge", "nr_anon", "nr_anon_partially_mapped",
-    "shmem_alloc", "shmem_fallback", "shmem_fallback_charge", "split", "split_deferred", "split_failed",
-    "swpin", "swpin_fallback", "swpin_fallback_charge", "swpout", "swpout_fallback", "zswpout",
+    "anon_fault_alloc",
+    "anon_fault_fallback",
+    "anon_fault_fallback_charge",
+    "nr_anon",
+    "nr_anon_partially_mapped",
+    "shmem_alloc",
+    "shmem_fallback",
+    "shmem_fallback_charge",
+    "split",
+    "split_deferred",
+    "split_failed",
+    "swpin",
+    "swpin_fallback",
+    "swpin_fallback_charge",
+    "swpout",
+    "swpout_fallback",
+    "zswpout",
 )
 
 
@@ -37,18 +52,24 @@ class TransparentHugePages:
         self.pages_per_pmd = page_size // 8
         self.pmd_kb = self.page_kb * self.pages_per_pmd
         self._stored = stored
-        self.enabled = Choice(ENABLED, from_command_line(command_line, settings.get("enabled", "madvise")), self._changed)
+        self.enabled = Choice(
+            ENABLED, from_command_line(command_line, settings.get("enabled", "madvise")), self._changed
+        )
         self.defrag = Choice(DEFRAG, settings.get("defrag", "madvise"))
         self.shmem = Choice(SHMEM, settings.get("shmem_enabled", "never"))
         # Order-1 pages exist for shared memory only, so the smallest size has no `enabled`.
         orders = range(1, self.pages_per_pmd.bit_length())
-        self.sizes = {
-            self.page_kb << order: (
-                Choice(SIZE_ENABLED, self._size_default(order), self._changed) if order > 1 else None,
-                Choice(SIZE_SHMEM, self._size_default(order)),
-            )
-            for order in orders
-        } if settings.get("per_size", True) else {}
+        self.sizes = (
+            {
+                self.page_kb << order: (
+                    Choice(SIZE_ENABLED, self._size_default(order), self._changed) if order > 1 else None,
+                    Choice(SIZE_SHMEM, self._size_default(order)),
+                )
+                for order in orders
+            }
+            if settings.get("per_size", True)
+            else {}
+        )
 
     def _size_default(self, order: int) -> str:
         return "inherit" if self.page_kb << order == self.pmd_kb else "never"
