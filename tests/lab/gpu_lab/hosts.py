@@ -324,7 +324,6 @@ class Lab:
         groups.remove_orphans()
         self._close_connections()
         shutil.rmtree(self.state, ignore_errors=True)
-        root.remove_leftovers()
 
     def inventory(self, groups: dict[str, Sequence[str]] | None = None) -> str:
         """An Ansible inventory in YAML: all hosts in gpu_nodes, and in the groups named."""

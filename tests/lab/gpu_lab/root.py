@@ -67,8 +67,8 @@ def build(name: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if root.is_dir():
             return root
+        remove_leftovers(name)
         building = root.parent / f".{root.name}.building"
-        shutil.rmtree(building, ignore_errors=True)
         print(f"building root {name}", file=sys.stderr)
         _bootstrap(ROOTS[name], building)
         building.rename(root)
@@ -76,16 +76,23 @@ def build(name: str) -> Path:
 
 
 def _bootstrap(suite: str, target: Path) -> None:
-    # In namespaces of its own: whatever ends it, its mounts and processes end with it.
-    argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    # In namespaces of its own that end with this process: so do its mounts and processes, whatever happens.
+    argv = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     argv += ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
     argv += [f"--aptopt={option}" for option in _apt_options()]
     argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT]
     argv += [f"--customize-hook={_FINISH}", suite, str(target), *_mirrors(suite)]
+    temporary = target.with_suffix(".tmp")
+    temporary.mkdir()
+    # The sandbox account of apt has to get in.
+    temporary.chmod(0o1777)
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=BUILD_S)
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=BUILD_S, env=environment)
     except subprocess.TimeoutExpired:
         raise RootError(f"mmdebstrap {suite} took longer than {BUILD_S} s") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     if done.returncode:
         raise RootError(f"mmdebstrap {suite} failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
 
@@ -143,11 +150,8 @@ def _one_line(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)", text, re.MULTILINE)
 
 
-def remove_leftovers() -> None:
-    """What killed builds left behind."""
-    for leftover in (cache() / "roots").glob(".*.building"):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
-def os_supported() -> bool:
-    return os.path.exists("/etc/apt")
+def remove_leftovers(name: str) -> None:
+    """What killed builds of this root left behind. Only for the holder of its lock."""
+    for ending in ("building", "tmp"):
+        for leftover in (cache() / "roots").glob(f".{name}-*.{ending}"):
+            shutil.rmtree(leftover, ignore_errors=True)

@@ -85,6 +85,23 @@ def test_an_interrupted_start_leaves_nothing(state: Path, before: dict, delay: f
     assert list(state.glob("*/host.json")) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_build_leaves_no_half_root(
+    state: Path, before: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    build = command(state, "root", "build", "debian12")
+    roots = tmp_path / "cache/gpu_host/roots"
+    deadline = time.monotonic() + 30
+    # While packages are being installed.
+    while not list(roots.glob(".*.building/usr/bin/dpkg")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    build.send_signal(number)
+    build.wait(30)
+    assert leaked(state, before) == []
+    assert list(roots.glob("debian12-*")) == []
+
+
 def test_hosts_end_with_the_program_that_made_them(state: Path, before: dict) -> None:
     program = f"""
 import sys, time
