@@ -16,7 +16,7 @@ SOURCE = REPOSITORY / "tests/nvml_simulator"
 
 def layer() -> Path | None:
     """The installed simulator; None while there is none."""
-    if not (SOURCE / "Makefile").is_file():
+    if not (SOURCE / "README.md").is_file():
         return None
     left_out = {"build", "tests", "__pycache__"}
     sources = [
