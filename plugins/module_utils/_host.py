@@ -97,6 +97,13 @@ class Host:
             return None
         return FileInfo(_stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
+    def changed_at(self, path):
+        """When a file got its content, in seconds since 1970; None when there is none."""
+        try:
+            return os.stat(self._at(path)).st_mtime
+        except OSError:
+            return None
+
     def exists(self, path):
         return os.path.lexists(self._at(path))
 
@@ -168,6 +175,14 @@ class Host:
     def page_size(self):
         """Bytes in a base page of the running kernel."""
         return os.sysconf("SC_PAGE_SIZE")
+
+    def memory_policy(self):
+        """(whether a process here may set its NUMA memory policy, why not): container runtimes often forbid it.
+
+        None below a root of its own. The kernel is asked by doing it: this process gets "allocate locally", then
+        back what it had.
+        """
+        return (None, None) if self.root else try_memory_policy()
 
     # Changing
 
@@ -365,6 +380,11 @@ class PlannedHost(Host):
             return None if self._files[path] is None else self._infos[path]
         return self.base.info(path)
 
+    def changed_at(self, path):
+        if path in self._files:
+            return None if self._files[path] is None else float("inf")
+        return self.base.changed_at(path)
+
     def exists(self, path):
         return self._files[path] is not None if path in self._files else self.base.exists(path)
 
@@ -421,6 +441,9 @@ class PlannedHost(Host):
     def page_size(self):
         return self.base.page_size()
 
+    def memory_policy(self):
+        return self.base.memory_policy()
+
     def act(self, argv, timeout=60):
         return Ran(0, "", "")
 
@@ -472,3 +495,36 @@ def as_kernel_shows(old, value):
         bare = [word.strip("[]") for word in words]
         return " ".join("[%s]" % word if word == value else word for word in bare) + "\n"
     return value + "\n"
+
+
+# (get_mempolicy, set_mempolicy) by machine; C libraries wrap neither.
+MEMORY_POLICY_CALLS = {
+    "x86_64": (239, 238), "aarch64": (236, 237), "riscv64": (236, 237), "loongarch64": (236, 237),
+    "ppc64le": (260, 261), "s390x": (269, 270),
+}
+MPOL_PREFERRED = 1  # with no node: allocate where the thread runs, as by default
+MOST_NODES = 4096
+
+
+def try_memory_policy():
+    """Set the memory policy of this process to what it nearly always is, and put back what it was."""
+    import ctypes
+
+    machine = os.uname().machine
+    if machine not in MEMORY_POLICY_CALLS:
+        return None, "the system call's number is not known on %s" % machine
+    get_call, set_call = MEMORY_POLICY_CALLS[machine]
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    mode, mask = ctypes.c_int(0), (ctypes.c_ulong * (MOST_NODES // 64))()
+    long = ctypes.c_ulong
+    if call(long(get_call), ctypes.byref(mode), mask, long(MOST_NODES), None, long(0)) != 0:
+        mode.value = 0  # the default policy; a filter may forbid asking as well
+    if call(long(set_call), long(MPOL_PREFERRED), None, long(0)) != 0:
+        code = ctypes.get_errno()
+        why = {errno.EPERM: "a system call filter forbids it, as container runtimes do by default",
+               errno.ENOSYS: "this kernel has no NUMA memory policies"}
+        return False, why.get(code, os.strerror(code))
+    given = any(mask)
+    call(long(set_call), long(mode.value), mask if given else None, long(MOST_NODES if given else 0))
+    return True, None

@@ -205,6 +205,19 @@ class Nvml:
         except NvmlError:
             return False
 
+    def near_nodes(self, gpu):
+        """NUMA nodes near a GPU. Several, or all of a host, is how NVML says that it does not know."""
+        words = self.ask(gpu, "GetMemoryAffinity", 16, 0)  # 16 words of 64 nodes, scope: node
+        return [64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+
+    def memory_node(self, gpu):
+        """The NUMA node that a GPU's memory is; None on boards whose memory is no node."""
+        try:
+            node = self.ask(gpu, "GetNumaNodeId")
+        except NvmlError:
+            return None
+        return node if isinstance(node, int) and 0 <= node < 1024 else None
+
     def is_vgpu_guest(self, gpu):
         try:
             return self.ask(gpu, "GetVirtualizationMode") == 2

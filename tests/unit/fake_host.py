@@ -66,6 +66,13 @@ class FakeHost(Host):
         path = self._resolve(path)
         return FileInfo(self.modes.get(path, 0o644), 0, 0) if path in self.files else None
 
+    def changed_at(self, path):
+        """A file that was written in the test is newer than every process; others as old as the host."""
+        path = self._resolve(path)
+        if path not in self.files:
+            return None
+        return float("inf") if any(write[0] == path for write in self.writes) else 0.0
+
     def exists(self, path):
         return path in self.links or path in self.devices or path in self.files or self.is_dir(path)
 
@@ -120,6 +127,9 @@ class FakeHost(Host):
     def page_size(self):
         return 4096
 
+    def memory_policy(self):
+        return True, None
+
     def _check(self, path):
         if any(path.startswith(prefix) for prefix in self.read_only):
             fail("write", path, errno.EROFS)
@@ -136,7 +146,14 @@ class FakeHost(Host):
         self.writes.append((path, str(value)))
 
     def set_rlimit(self, pid, resource_id, soft, hard):
+        """The kernel's side of prlimit: /proc/PID/limits shows it. Only locked memory is known here."""
         self.writes.append(("prlimit", pid, soft, hard))
+        path = "/proc/%d/limits" % pid
+        if path in self.files:
+            words = ["unlimited" if number == -1 else str(number) for number in (soft, hard)]
+            self.files[path] = "".join(
+                "Max locked memory         %-20s %-20s bytes     \n" % tuple(words)
+                if line.startswith("Max locked memory") else line for line in self.files[path].splitlines(True))
 
     def stage(self, path, text, mode=0o644):
         self._check(path)
