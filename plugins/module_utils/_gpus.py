@@ -46,6 +46,6 @@ def select(gpus, wanted, pci_count=None):
         found = [gpu for gpu in gpus if name in (gpu.uuid, str(gpu.index)) or (gpu.pci and normal_pci(name) == gpu.pci)]
         if not found:
             raise BadInput("find the GPU", name, "this host has no such GPU", "It has " + (", ".join(
-                "%s (%s, index %d)" % (gpu.uuid, gpu.pci, gpu.index) for gpu in gpus) or "none"))
+                "%s (%s, index %s)" % (gpu.uuid, gpu.pci, gpu.index) for gpu in gpus) or "none"))
         chosen += [gpu for gpu in found if gpu not in chosen]
     return chosen
