@@ -19,6 +19,11 @@ bool persistent(const struct gpu *gpu)
     return gpu->persistence_legacy || gpu->persistence_daemon;
 }
 
+bool persistence_known(const struct gpu *gpu)
+{
+    return gpu->persistence_supported && gpu->virtualization != VGPU_GUEST;
+}
+
 void persistence_changed(struct gpu *gpu, bool before)
 {
     const struct board *board = board_find(gpu->board);

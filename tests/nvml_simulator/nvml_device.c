@@ -116,7 +116,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigne
 EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode)
 {
     DEVICE_CALL(call, device);
-    if (!call.gpu->persistence_supported)
+    if (!persistence_known(call.gpu))
         return call_end(&call, NVML_NOT_SUPPORTED);
     return answer_number(&call, mode, persistent(call.gpu));
 }
@@ -125,7 +125,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned i
 EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, unsigned int mode)
 {
     DEVICE_CALL(call, device);
-    if (!call.gpu->persistence_supported)
+    if (!persistence_known(call.gpu))
         return call_end(&call, NVML_NOT_SUPPORTED);
     if (mode > 1)
         return call_end(&call, NVML_INVALID_ARGUMENT);

@@ -28,6 +28,8 @@ enum {
 
 /* lost: on the bus, every call answers GPU_IS_LOST. absent: not enumerated any more, so indices shift. */
 enum presence { PRESENT, LOST, ABSENT };
+/* Numbers of nvmlGpuVirtualizationMode_t. */
+enum virtualization { BARE, PASSTHROUGH, VGPU_GUEST, VGPU_HOST, VSGA_HOST };
 enum process_kind { COMPUTE, GRAPHICS, MPS, PROCESS_KINDS };
 
 struct process {
@@ -146,6 +148,8 @@ void reboot_machine(struct machine *machine);
 bool reset_gpu(struct machine *machine, int gpu);
 bool held(const struct machine *machine, int gpu, bool by_others_than_daemon);
 bool persistent(const struct gpu *gpu);
+/* False where the mode can't be asked for: WSL, and guests with a virtual GPU. */
+bool persistence_known(const struct gpu *gpu);
 /* To be called with persistence as it was before a change. */
 void persistence_changed(struct gpu *gpu, bool before);
 
