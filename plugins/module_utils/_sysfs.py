@@ -200,7 +200,8 @@ def allowed(host):
 
 def cpuset(host):
     """(CPUs, memory nodes) of the control group this process is in; None where there is none."""
-    mounts = [line.split() for line in (read(host, "/proc/self/mounts") or read(host, "/proc/mounts") or "").splitlines()]
+    text = read(host, "/proc/self/mounts") or read(host, "/proc/mounts") or ""
+    mounts = [line.split() for line in text.splitlines()]
     own = lists.clean(read(host, "/proc/self/cpuset")) or "/"
     groups = [line.split(":", 2) for line in (read(host, "/proc/self/cgroup") or "").splitlines()]
     unified = next((parts[2] for parts in groups if len(parts) == 3 and parts[0] == "0" and not parts[1]), own)

@@ -118,12 +118,14 @@ def gpu(machine, fact, name, scope):
     worth = {node.id for node in machine.nodes if node.kind != "empty"}
     cpus, nodes = scope_of(machine, fact, scope)
     cores = numa.core_indexes(machine.cores, cpus)
-    whole = is_whole_sockets(machine, cpus)
+    mems = usable_mems(machine)
     binding = hints.Binding(
-        cpus=cpus, nodes=tuple(nodes), cores=tuple(cores), preferred=fact["cpu_node"]
-        if fact["cpu_node"] in usable_mems(machine) else None,
-        memory_nodes=tuple(node for node in nodes if node in usable_mems(machine)),
-        policy_allowed=machine.policy_allowed is not False, numa_node_as_socket=not whole)
+        cpus=cpus, nodes=tuple(nodes), cores=tuple(cores),
+        all_with_memory=set(nodes) <= set(numa.memory_nodes(machine.nodes)),
+        memory_nodes=tuple(node for node in nodes if node in mems),
+        preferred=fact["cpu_node"] if fact["cpu_node"] in mems else None,
+        policy_allowed=machine.policy_allowed is not False,
+        numa_node_as_socket=not is_whole_sockets(machine, cpus))
     return dict(
         fact, uuid=name.uuid, index=name.index, name=name.name, minor=name.minor, memory_node=name.memory_node,
         distances={str(node): far for node, far in sorted(here.distances.items()) if node in worth} if here else {},
@@ -236,8 +238,8 @@ def warnings(machine, facts, unused_overrides, nvml_warning):
     if machine.policy_allowed is False and devices:
         found.append("Memory can't be bound to nodes here: %s" % machine.policy_reason)
     if machine.isolcpus is not None:
-        found.append("The kernel command line has isolcpus=%s: jobs without an affinity of their own share the other CPUs"
-                     % machine.isolcpus)
+        found.append("The kernel command line has isolcpus=%s: jobs without an affinity of their own share the CPUs "
+                     "that are left" % machine.isolcpus)
     if unused_overrides:
         found.append("overrides names no device of this host: %s" % ", ".join(unused_overrides))
     return found

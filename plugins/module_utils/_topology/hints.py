@@ -21,6 +21,7 @@ class Binding(NamedTuple):
 
     cpus: frozenset
     nodes: tuple
+    all_with_memory: bool
     memory_nodes: tuple
     preferred: Optional[int]
     cores: tuple
@@ -41,7 +42,7 @@ def binding_hints(binding):
 
 def cpu_arguments(binding):
     """numactl refuses -N for a node without memory, so the CPUs are named there."""
-    if set(binding.nodes) <= set(binding.memory_nodes):
+    if binding.all_with_memory:
         return ["--cpunodebind=" + format_list(binding.nodes)]
     return ["--physcpubind=" + format_list(binding.cpus)]
 
