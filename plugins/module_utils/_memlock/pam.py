@@ -24,6 +24,7 @@ VENDOR_MAIN, VENDOR_FOLDER = "/usr/etc/security/limits.conf", "/usr/etc/security
 EVERYBODY = "0:"
 USER, GROUP, DEFAULT, NOTHING = range(4)
 DOMAIN = re.compile(r"^(\*|@?[A-Za-z_][A-Za-z0-9_.-]*\$?|@?\d+:\d*|@?:\d+)$")
+USER_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?$")
 RANGE = re.compile(r"^(\d*):(\d*)$")
 
 
