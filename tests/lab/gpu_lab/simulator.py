@@ -34,7 +34,8 @@ def commands(board: Board, host: str) -> dict[str, list[list[str]]]:
     create = [CONTROL, "create", f"driver={board.driver}"]
     for gpu in board.gpus:
         create += ["gpu", *_words(board, host, gpu)]
-    return {"create": [create], "reboot": [[CONTROL, "reboot"]]}
+    # As the driver's package does after installing its libraries.
+    return {"create": [["/sbin/ldconfig"], create], "reboot": [[CONTROL, "reboot"]]}
 
 
 def _words(board: Board, host: str, gpu: Function) -> list[str]:

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.lab
 
 THP = "/sys/kernel/mm/transparent_hugepage"
 ANSIBLE = shutil.which("ansible", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-CONFIGURED = ("running", "degraded")
 
 
 def ansible(lab, *argv: str) -> subprocess.CompletedProcess:
@@ -43,6 +42,18 @@ def test_three_hosts_start_in_seconds(lab) -> None:
     lab.down(*(host.name for host in hosts))
 
 
+@pytest.mark.parametrize("root", ["debian12", "debian13"])
+def test_every_board_comes_up_healthy(lab, root: str) -> None:
+    from gpu_lab.board import names
+
+    hosts = lab.up_all([(name, f"every-{name.replace('_', '-')}", {}) for name in names()], root)
+    states = {
+        host.board.name: host.ssh("systemctl is-system-running --wait", check=False).stdout.strip() for host in hosts
+    }
+    lab.down(*(host.name for host in hosts))
+    assert states == dict.fromkeys(names(), "running")
+
+
 def test_ansible_reaches_every_host(lab, fleet) -> None:
     done = ansible(lab, "gpu_nodes", "-m", "ansible.builtin.ping")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -51,7 +62,7 @@ def test_ansible_reaches_every_host(lab, fleet) -> None:
 
 def test_a_host_is_a_whole_system(hgx) -> None:
     assert hgx.ssh("hostname").stdout.strip() == "hgx-h100"
-    assert hgx.ssh("systemctl is-system-running", check=False).stdout.strip() in CONFIGURED
+    assert hgx.ssh("systemctl is-system-running", check=False).stdout.strip() == "running"
     assert hgx.ssh("ps -p 1 -o comm=").stdout.strip() == "systemd"
     assert hgx.ssh("ls -d /dev/nvidia[0-9]* | wc -l").stdout.strip() == "8"
     assert hgx.ssh("getent passwd nvidia-persistenced", check=False).returncode == 0
@@ -174,6 +185,69 @@ def test_a_user_other_than_root_may_not_raise_a_limit(hgx) -> None:
     assert done.stdout.strip() == "4096" and done.returncode != 0 and "permitted" in done.stderr
 
 
+def gpus(host) -> list[dict]:
+    return json.loads(host.run("nvml-simctl", "show").stdout)["gpus"]
+
+
+def test_driver_and_nvml_tell_of_the_same_gpus(hgx) -> None:
+    found = gpus(hgx)
+    assert len(found) == 8
+    for number, gpu in enumerate(found):
+        information = hgx.read(f"/proc/driver/nvidia/gpus/{gpu['pci']}/information")
+        assert f"GPU UUID: \t {gpu['uuid']}\n" in information
+        assert f"Device Minor: \t {number}\n" in information
+        assert hgx.read(f"/sys/bus/pci/devices/{gpu['pci']}/local_cpulist").strip() == gpu["cpus"]
+    assert "libnvidia-ml.so.1" in hgx.ssh("ldconfig -p").stdout
+
+
+def test_a_reboot_loses_volatile_gpu_state_and_keeps_the_gpus(hgx) -> None:
+    before = gpus(hgx)
+    hgx.run("nvml-simctl", "set", "gpu", "0", "persistence=on")
+    assert gpus(hgx)[0]["persistence"] is True
+    hgx.reboot()
+    after = gpus(hgx)
+    assert after[0]["persistence"] is False
+    assert [gpu["uuid"] for gpu in after] == [gpu["uuid"] for gpu in before]
+
+
+UNITS = {
+    # unit: (what systemd says of it, whether the GPUs' persistence is on)
+    "upstream": ("loaded enabled active", True),
+    "ubuntu": ("loaded static active", False),
+    "rpm": ("loaded enabled active", True),
+    "masked": ("masked masked inactive", False),
+    "shadowed": ("loaded enabled active", False),
+    "none": ("not-found  inactive", False),
+}
+
+
+@pytest.fixture(scope="module")
+def variants(lab):
+    started = lab.up_all([("no_thp", f"unit-{unit}", {"unit": unit}) for unit in UNITS])
+    yield {host.name.removeprefix("unit-"): host for host in started}
+    lab.down(*(host.name for host in started))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_each_form_of_the_persistence_unit(variants, unit: str) -> None:
+    host = variants[unit]
+    host.ssh("systemctl is-system-running --wait", check=False)
+    shown = host.ssh("systemctl show nvidia-persistenced -p LoadState,UnitFileState,ActiveState").stdout
+    values = dict(line.split("=", 1) for line in shown.splitlines())
+    state, persistent = UNITS[unit]
+    assert f"{values['LoadState']} {values['UnitFileState']} {values['ActiveState']}" == state
+    assert {gpu["persistence"] for gpu in gpus(host)} == {persistent}
+    fragment = host.ssh("systemctl show nvidia-persistenced -p FragmentPath --value").stdout
+    assert fragment.startswith("/etc/") == (unit in ("shadowed", "masked"))
+
+
+def test_a_condition_that_fails_at_boot_leaves_the_unit_down(variants) -> None:
+    host = variants["rpm"]
+    host.ssh("systemctl stop nvidia-persistenced && rm /dev/nvidia[0-9]* && systemctl start nvidia-persistenced")
+    shown = host.ssh("systemctl show nvidia-persistenced -p ConditionResult,ActiveState").stdout.split()
+    assert sorted(shown) == ["ActiveState=inactive", "ConditionResult=no"]
+
+
 def test_a_host_without_a_gpu_has_no_trace_of_one(fleet) -> None:
     host = fleet["no_gpu"]
     assert host.ssh("ls -d /dev/nvidia* /proc/driver/nvidia", check=False).stdout == ""
@@ -199,7 +273,7 @@ def test_the_gb200_tray_shows_its_34_nodes(fleet) -> None:
 def test_debian_13(lab) -> None:
     host = lab.up("gh200", "trixie", root="debian13")
     assert host.ssh("python3 --version").stdout.startswith("Python 3.13")
-    assert host.ssh("systemctl is-system-running --wait", check=False).stdout.strip() in CONFIGURED
+    assert host.ssh("systemctl is-system-running --wait", check=False).stdout.strip() == "running"
     before = host.boot_id
     host.reboot()
     assert host.boot_id != before
