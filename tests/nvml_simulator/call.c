@@ -46,7 +46,8 @@ unsigned int since(const char *name)
 
 nvmlDevice_t handle_of(const struct machine *machine, int index)
 {
-    uint64_t handle = (uint64_t)HANDLE_MARK << 48 | (uint64_t)machine->gpus[index].generation << 8 | (unsigned int)index;
+    uint64_t handle = (uint64_t)HANDLE_MARK << 48 | (unsigned int)index;
+    handle |= (uint64_t)machine->gpus[index].generation << 8;
     return (nvmlDevice_t)(uintptr_t)handle;
 }
 

@@ -67,7 +67,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
 }
 
 /* Processes: `count` is the room there is on the way in, and how many there are on the way out. */
-static nvmlReturn_t answer_processes(struct call *call, unsigned int kind, unsigned int *count, nvmlProcessInfo_t *infos)
+static nvmlReturn_t answer_processes(struct call *call, unsigned int kind, unsigned int *count,
+                                     nvmlProcessInfo_t *infos)
 {
     unsigned int there = 0;
     if (!count)

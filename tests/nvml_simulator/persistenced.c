@@ -255,8 +255,8 @@ static bool attach_all(const struct options *options)
     for (unsigned int i = 0; i < count; i++)
         there += attach(i, options);
     if (there == 0)
-        report(LOG_ERR, "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist, "
-                        "and that the driver is loaded.");
+        report(LOG_ERR, "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) "
+                        "exist, and that the driver is loaded.");
     return there > 0;
 }
 

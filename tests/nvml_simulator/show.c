@@ -121,7 +121,8 @@ static void show_clients(const struct machine *machine)
         if (!client->used)
             continue;
         format_list(gpus, held, sizeof held);
-        printf("%s{\"pid\": %u, \"daemon\": %s, \"gpus\": \"%s\"}", separator, client->pid, truth(client->daemon), held);
+        printf("%s{\"pid\": %u, \"daemon\": %s, \"gpus\": \"%s\"}", separator, client->pid, truth(client->daemon),
+               held);
         separator = ", ";
     }
     printf("],\n");
@@ -172,7 +173,8 @@ void show_machine(const struct machine *machine)
 void show_log_entry(uint64_t number, const struct log_entry *entry)
 {
     printf("{\"number\": %llu, \"time\": %llu.%09llu, \"pid\": %u, \"call\": ", (unsigned long long)number,
-           (unsigned long long)entry->time_ns / 1000000000u, (unsigned long long)entry->time_ns % 1000000000u, entry->pid);
+           (unsigned long long)entry->time_ns / 1000000000u, (unsigned long long)entry->time_ns % 1000000000u,
+           entry->pid);
     string(entry->call);
     if (entry->gpu < 0)
         printf(", \"gpu\": null");

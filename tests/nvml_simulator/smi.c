@@ -34,8 +34,8 @@ static int begin(struct machine **machine)
             return MISMATCH;
         }
     }
-    puts("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
-         "driver is installed and running.");
+    puts("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
+         "NVIDIA driver is installed and running.");
     return NO_DRIVER;
 }
 

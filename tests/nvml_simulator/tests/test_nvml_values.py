@@ -82,7 +82,8 @@ def test_affinity(nvml, gpus):
     first, second = set(range(0, 56)) | set(range(112, 168)), set(range(56, 112)) | set(range(168, 224))
     assert cpus(nvml.nvmlDeviceGetCpuAffinity(gpus[1], 16)) == first
     assert cpus(nvml.nvmlDeviceGetCpuAffinityWithinScope(gpus[0], 4, nvml.NVML_AFFINITY_SCOPE_NODE)) == second
-    assert cpus(nvml.nvmlDeviceGetCpuAffinityWithinScope(gpus[0], 4, nvml.NVML_AFFINITY_SCOPE_SOCKET)) == set(range(224))
+    within_socket = nvml.nvmlDeviceGetCpuAffinityWithinScope(gpus[0], 4, nvml.NVML_AFFINITY_SCOPE_SOCKET)
+    assert cpus(within_socket) == set(range(224))
     assert cpus(nvml.nvmlDeviceGetMemoryAffinity(gpus[0], 1, nvml.NVML_AFFINITY_SCOPE_NODE)) == {1}
     assert code_of(nvml.nvmlDeviceGetMemoryAffinity, gpus[2], 1, 0) == 3
     assert code_of(nvml.nvmlDeviceGetCpuAffinity, gpus[1], 1) == 7
