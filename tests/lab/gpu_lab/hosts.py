@@ -343,7 +343,7 @@ class Lab:
         }
         return render(hosts, common, groups or {})
 
-    def _begin(self, board: Board, name: str | None, base: Path, shared: tuple[Path | None, Path | None]) -> Host:
+    def _begin(self, board: Board, name: str | None, base: Path, shared: tuple[Path | None, Path]) -> Host:
         name = name or board.name.replace("_", "-")
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) or name == "ssh":
             raise LabError(f"{name!r} can't be a host's name: letters, digits and dashes")

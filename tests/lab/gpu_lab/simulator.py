@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 from . import built
@@ -16,17 +17,19 @@ SOURCE = REPOSITORY / "tests/nvml_simulator"
 CONTROL = "/usr/bin/nvml-simctl"
 
 
-def layer() -> Path | None:
-    """The installed simulator; None while there is none."""
-    if not (SOURCE / "README.md").is_file():
-        return None
-    left_out = {"build", "tests", "__pycache__"}
+def layer() -> Path:
+    """The installed simulator."""
+    left_out = {"build", "tests", "__pycache__", ".pytest_cache"}
     sources = [
         path for path in SOURCE.rglob("*") if path.is_file() and not left_out & set(path.relative_to(SOURCE).parts)
     ]
-    return built.layer(
-        "simulator", sources, lambda target: built.run("make", "-C", SOURCE, "install", f"DESTDIR={target}")
-    )
+    return built.layer("simulator", sources, _build)
+
+
+def _build(target: Path) -> None:
+    # Objects go elsewhere than those of somebody who works on the simulator in the same checkout.
+    with tempfile.TemporaryDirectory() as objects:
+        built.run("make", "-C", SOURCE, "install", f"DESTDIR={target}", f"BUILD={objects}")
 
 
 def commands(board: Board, host: str) -> dict[str, list[list[str]]]:
