@@ -109,7 +109,7 @@ def wanted(host, params):
     if "pam" in want.targets and not want.domains:
         raise BadInput("write", pam.OURS, "domains is empty", "Leave it out to reach everybody")
     for name in want.users:
-        if not pam.USER_NAME.match(name) or not machine.knows_user(host, name):
+        if not pam.USER_NAME.fullmatch(name) or not machine.knows_user(host, name):
             raise BadInput("look up the user", repr(name), "this host knows no such user", "Correct the option users")
     return want
 

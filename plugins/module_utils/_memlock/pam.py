@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
 def check_domain(text):
     """A domain a user may ask for, as limits.conf writes it. Raises BadInput."""
-    if not DOMAIN.match(text):
+    if not DOMAIN.fullmatch(text):
         raise BadInput("write a limit for", repr(text), "it is no user, @group, * or range of ids",
                        "Write it like alice, @gpu, 1000: or 0: (everybody, root included)")
     return text
@@ -110,7 +110,7 @@ def id_range(domain):
     body = domain[1:] if domain[0] in "@%" else domain
     if ":" not in domain:
         return None
-    match = RANGE.match(body)
+    match = RANGE.fullmatch(body)
     if not match or body == ":":
         return False
     low, high = match.groups()

@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
 def check_unit(name):
     """A unit name that can become part of a path. Raises BadInput."""
-    if not UNIT.match(name) or len(name) > 255 or ".." in name:
+    if not UNIT.fullmatch(name) or len(name) > 255 or ".." in name:
         raise BadInput("limit the unit", repr(name), "it is no name of a service, socket, mount or swap unit",
                        "Write the whole name, like slurmd.service")
     return name

@@ -156,7 +156,8 @@ def pam_conflicts(host, want):
             continue
         won = pam.winner(lines, account, debian)
         for kind, number, where in (("hard", won.limits.hard, won.hard_where), ("soft", won.limits.soft, won.soft_where)):
-            if number == want.limit or where in seen:
+            # A soft limit of ours that is cut to somebody's hard one shows up as their hard limit.
+            if number == want.limit or where in seen or where and where.startswith(pam.OURS + ":"):
                 continue
             seen.add(where)
             rows.append({
