@@ -14,7 +14,7 @@ static const struct {
 } rows[] = {
     {"source", "structures and constants", "ctypes declarations of nvidia-ml-py 13.615.71"},
     {"source", "process lists: size query with count 0, INSUFFICIENT_SIZE with the number needed", "nvidia-ml-py"},
-    {"doc", "GPUs are counted in the order of their PCI addresses", "NVML reference, nvmlDeviceGetHandleByIndex"},
+    {"assumed", "GPUs are counted in the order of their PCI addresses (documented: no order is promised)", ""},
     {"doc", "taking a handle initialises the GPU; a process holds it until nvmlShutdown or its end",
      "NVML reference, nvmlDeviceGetHandleByIndex"},
     {"doc", "compute mode is lost when nobody holds the GPU and persistence is off", "NVIDIA driver persistence page"},
@@ -33,8 +33,9 @@ static const struct {
     {"assumed", "any local user may run the daemon; device nodes are taken for ready", ""},
     {"report", "persistence is NOT_SUPPORTED on WSL", "dask/distributed#5343, gpuopenanalytics/pynvml#26"},
     {"assumed", "persistence is NOT_SUPPORTED in a guest with a virtual GPU", ""},
-    {"doc", "code 18 at nvmlInit when library and kernel module are of different versions", "NVML reference, nvmlInit_v2"},
+    {"assumed", "of the codes there are, nvmlInit answers 18 when library and kernel module differ in version", ""},
     {"assumed", "a reboot loads the kernel module of the library's version", ""},
+    {"assumed", "nvmlShutdown without nvmlInit is UNINITIALIZED; the header also says that it is no error", ""},
     {"doc", "code 9 at nvmlInit without the kernel module", "NVML reference, nvmlInit_v2"},
     {"source", "a function the library lacks is FUNCTION_NOT_FOUND", "nvidia-ml-py"},
     {"assumed", "the driver release in which each function came", ""},
@@ -52,7 +53,7 @@ static const struct {
     {"assumed", "memory the driver keeps for itself is 1/128 of the board's", ""},
     {"report", "a reset is refused while another process holds the GPU; the daemon lets go by itself",
      "NVIDIA/gpu-operator#118"},
-    {"report", "a reset loses the legacy persistence flag", "NVIDIA/NVSentinel#1690"},
+    {"assumed", "a reset loses the legacy persistence flag and is not blocked by it", ""},
     {"assumed", "a reset does not bring a lost GPU back", ""},
     {"doc", "time slice: 0 to 3, root only, lost at reboot", "NVIDIA MPS documentation"},
 };
