@@ -42,7 +42,7 @@ def run(host, params, check_mode):
     host = host_below(host, params["sysfs_root"])
     machine = read_machine(host)
     functions = _sysfs.functions(host, {node.id for node in machine.nodes})
-    nvml, trouble = read_nvml(host, functions, params["nvml"])
+    nvml, trouble = read_nvml(host, functions) if params["nvml"] == "auto" else ({}, NvmlTrouble())
     names = name_gpus(host, functions, nvml)
 
     by_pci, unused = match_overrides(overrides, functions, names, machine)
@@ -108,20 +108,14 @@ class NvmlTrouble(NamedTuple):
     binding: dict = None
 
 
-def read_nvml(host, functions, mode):
+def read_nvml(host, functions):
     """({PCI id: NvmlGpu}, NvmlTrouble). NVML comes second: without it only indices and a few names are missing."""
-    if mode == "off" or host.root:
-        return {}, NvmlTrouble()
-    gpus = [function for function in functions if function.kind == "gpu"]
-    has_driver = _nvml.kernel_driver_version(host) is not None
-    if not gpus and not has_driver:
+    if host.root or _nvml.kernel_driver_version(host) is None or not any(one.kind == "gpu" for one in functions):
         return {}, NvmlTrouble()
     try:
         door = host.nvml()
         answers = door.gpus()
     except NvmlError as err:
-        if not has_driver:
-            return {}, NvmlTrouble()
         return {}, NvmlTrouble(str(err), err.details.get("nvml_binding"))
     known = {function.pci: function for function in functions}
     found = {}
