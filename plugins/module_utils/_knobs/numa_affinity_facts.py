@@ -65,10 +65,11 @@ def host_below(host, root):
     """The host itself, or a tree that was copied from one. Raises BadInput."""
     if root.rstrip("/") in ("", host.root):
         return host
-    if not host.is_dir(root):
-        raise BadInput("read the tree below", root, "there is no such directory", "Give sysfs_root a directory "
-                       "that has sys and proc below it")
-    return Host(root)
+    below = Host(root)
+    if not below.is_dir("/"):
+        raise BadInput("read the tree below", root, "there is no such directory",
+                       "Give sysfs_root a directory that has sys and proc below it")
+    return below
 
 
 def wanted_overrides(given):

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 
 import pytest
 
@@ -246,3 +248,319 @@ def test_cloud_shapes(name, told):
     assert places(devices) == {pci: (node, told) for pci, node in shape["devices"].items()}
     assert places(found["nics"]) == {pci: (node, told) for pci, node in shape["nics"].items()}
     assert all(parse_list(one["cpulist"]) == parse_list(shape["nodes"][str(one["node"])]) for one in devices)
+
+
+# NVML
+
+def two_gpus(nvml=None, **more):
+    """Two sockets, a GPU each."""
+    board = build({
+        "nodes": {"0": {"cpus": "0-3,8-11", "memory_mb": 1000}, "1": {"cpus": "4-7,12-15", "memory_mb": 1000}},
+        "packages": {"0": "0-3,8-11", "1": "4-7,12-15"}, "threads": 2, "stride": 8, "pci": [
+            dict({"pci": "0000:3b:00.0", "class": "0x030200", "vendor": "0x10de", "numa_node": 0}, **more),
+            dict({"pci": "0001:af:00.0", "class": "0x030200", "vendor": "0x10de", "numa_node": 1}, **more)]})
+    return FakeHost(files=dict(board["files"], **DRIVER), links=board["links"], nvml=nvml)
+
+
+def swapped():
+    """NVML that counts the GPUs the other way round, as it may."""
+    return FakeNvml([Gpu(0, "GPU-b", "0001:af:00.0", "H100"), Gpu(1, "GPU-a", "0000:3b:00.0", "H100")])
+
+
+def test_nvml_is_joined_by_pci_id_not_by_order():
+    """NUMA-7: index and bus order differ, so a job is given the UUID."""
+    found = facts(two_gpus(swapped()))
+    assert {gpu["pci"]: (gpu["index"], gpu["uuid"], gpu["node"]) for gpu in found["gpus"]} == {
+        "0000:3b:00.0": (1, "GPU-a", 0), "0001:af:00.0": (0, "GPU-b", 1)}
+    assert found["gpus"][0]["hints"]["environment"] == {"CUDA_VISIBLE_DEVICES": "GPU-a"}
+    assert found["hints"]["environment"] == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert [gpu["pci"] for gpu in facts(two_gpus(swapped()), gpus=["0"])["gpus"]] == ["0001:af:00.0"]
+
+
+@pytest.mark.parametrize("near, expected", [
+    ([1], (1, "nvml")), ([0, 1], (None, None)), ([], (None, None)), ([1, 2, 18], (1, "nvml"))])
+def test_nvml_answers_where_nothing_else_does(near, expected):
+    nvml = FakeNvml([Gpu(0, "GPU-a", "0000:3b:00.0", "H100")], near={"0000:3b:00.0": near})
+    found = facts(two_gpus(nvml, numa_node=-1))
+    assert places(found["gpus"])["0000:3b:00.0"] == expected
+    assert places(found["gpus"])["0001:af:00.0"] == (None, None)  # NVML does not support the question there
+
+
+@pytest.mark.parametrize("kind", ["binding_missing", "binding_too_old"])
+def test_a_missing_binding_is_no_failure_and_can_be_brought(kind):
+    state = kind.replace("binding_", "")
+    error = NvmlError(kind, "talk to", "NVML", "the node's Python has no pynvml", nvml_binding={"state": state})
+    result = run(two_gpus(error))
+    assert result["nvml_binding"] == {"state": state}
+    assert places(result["ansible_facts"]["gpu_host_topology"]["gpus"]) == {
+        "0000:3b:00.0": (0, "sysfs"), "0001:af:00.0": (1, "sysfs")}
+    without_driver = two_gpus(error)
+    del without_driver.files["/proc/driver/nvidia/version"]
+    assert "nvml_binding" not in run(without_driver) and run(without_driver)["warnings"] == []
+    assert "nvml_binding" not in run(two_gpus(error), nvml="off")
+
+
+def test_nvml_that_does_not_answer_is_one_warning():
+    error = NvmlError("version_mismatch", "initialise", "NVML", "the driver's library and kernel module differ", "Reboot")
+    result = run(two_gpus(error))
+    assert result["warnings"] == ["Cannot initialise NVML: the driver's library and kernel module differ. Reboot."]
+    assert "nvml_binding" not in result and len(result["ansible_facts"]["gpu_host_topology"]["gpus"]) == 2
+
+
+def test_a_lost_gpu_hides_no_other():
+    lost = NvmlError("gpu_is_lost", "ask", "GPU 1", "NVML answers gpu is lost (15)")
+    nvml = FakeNvml([Gpu(0, "GPU-a", "0000:3b:00.0", "H100"), Gpu(1, None, "0001:af:00.0", None, lost)])
+    result = run(two_gpus(nvml))
+    assert result["warnings"] == ["NVML can not ask 0001:af:00.0"]
+    found = result["ansible_facts"]["gpu_host_topology"]["gpus"]
+    assert [(gpu["uuid"], gpu["index"], gpu["node"]) for gpu in found] == [("GPU-a", 0, 0), (None, 1, 1)]
+
+
+def test_the_drivers_files_name_gpus_without_nvml():
+    text = "Model: \t\t NVIDIA H100\nGPU UUID: \t GPU-%s\nDevice Minor: \t 3\n"
+    host = two_gpus(nvml=None, driver={"information": text % "1234", "numa_status": "Node:\t\t -1\nStatus:\t disabled\n"})
+    gpu = facts(host, nvml="off")["gpus"][0]
+    assert (gpu["uuid"], gpu["name"], gpu["minor"], gpu["memory_node"]) == ("GPU-1234", "NVIDIA H100", 3, None)
+    assert gpu["hints"]["slurm_gres"] == "Name=gpu File=/dev/nvidia3 Cores=0-3"
+    host = two_gpus(nvml=None, driver={"information": text % "????????-????"})
+    assert facts(host, nvml="off")["gpus"][0]["uuid"] is None
+
+
+# Overrides and expectations
+
+def test_an_override_wins_over_lying_firmware():
+    found = facts(two_gpus(swapped()), overrides={"0000:3B:00.0": 1, "GPU-b": "0"})
+    assert places(found["gpus"]) == {"0000:3b:00.0": (1, "override"), "0001:af:00.0": (0, "override")}
+    assert found["gpus"][0]["numa_node"] == 0 and found["gpus"][0]["cpulist"] == "4-7,12-15"
+
+
+def test_overrides_of_other_hosts_devices_are_said_once():
+    assert run(two_gpus(swapped()), overrides={"0000:99:00.0": 0, "GPU-z": 1})["warnings"] == [
+        "overrides names no device of this host: 0000:99:00.0, GPU-z"]
+
+
+@pytest.mark.parametrize("overrides, words", [
+    ({"0000:3b:00.0": 7}, ["node 7", "It has the nodes 0-1"]), ({"0000:3b:00.0": "0-1"}, ["Give one node"]),
+    ({"0000:3b:00.0": "N/A"}, ["a node"]), ({"0000:3b:00.0": True}, ["a node"]), ({"gpu zero": 0}, ["gpu zero", "UUIDs"]),
+    ({1080.0: 0}, ["base 60", "quotes"]),
+])
+def test_bad_overrides_are_refused(overrides, words):
+    with pytest.raises(BadInput) as refused:
+        run(two_gpus(swapped()), overrides=overrides)
+    assert all(word in str(refused.value) for word in words)
+
+
+@pytest.mark.parametrize("expected", [
+    {"0000:3b:00.0": 0, "GPU-b": [0, 1], "1": 0, 0: "1"},
+    {"cpu_nodes": [0, 1], "mem_nodes": "0-1", "total_nodes": 2, "empty_nodes": [], "gpu_count": 2},
+    {"gpus": {"0001:AF:00.0": {"node": 1, "socket": 1, "cpulist": "12-15,4-7", "source": "sysfs"}}},
+    {"MIG-GPU-a/1/0": 0},
+])
+def test_a_host_as_expected(expected):
+    expected = {key.replace("GPU-a/", "GPU-aaaa/") if isinstance(key, str) else key: value for key, value in expected.items()}
+    nvml = swapped()
+    nvml.all[1] = Gpu(1, "GPU-aaaa", "0000:3b:00.0", "H100")
+    result = run(two_gpus(nvml), expected=expected)
+    assert "failed" not in result and "mismatches" not in result
+
+
+def test_every_mismatch_is_named():
+    result = run(two_gpus(swapped()), expected={
+        "0000:3b:00.0": 1, "GPU-b": {"node": 1, "cpulist": "0-3"}, "0000:99:00.0": 0, "total_nodes": 3, "cpu_nodes": [0]})
+    assert result["failed"] and result["changed"] is False
+    assert result["msg"] == (
+        "This host is not as expected. host: cpu_nodes is 0-1, expected 0; host: total_nodes is 2, expected 3; "
+        "0000:3b:00.0: node is 0 (from sysfs), expected 1; 0000:99:00.0: device is no such device on this host, expected "
+        "present; 0001:af:00.0: cpulist is 4-7,12-15, expected 0-3")
+    assert len(result["mismatches"]) == 5 and "gpu_host_topology" in result["ansible_facts"]
+
+
+def test_an_unknown_node_is_a_mismatch_with_its_candidates():
+    result = run(two_gpus(swapped(), numa_node=-1), expected={"0000:3b:00.0": 0})
+    assert "node is unknown (candidates 0-1), expected 0" in result["msg"]
+
+
+@pytest.mark.parametrize("expected, words", [
+    ({"0000:3b:00.0": {"nodes": 1}}, ["nodes", "no such word"]), ({"total_nodes": "two"}, ["total_nodes"]),
+    ({"0000:3b:00.0": None}, ["a node"]), ({"cpu_node": [0]}, ["cpu_node"]), ({"1080.0": 0}, ["quotes"]),
+])
+def test_bad_expectations_are_refused(expected, words):
+    with pytest.raises(BadInput) as refused:
+        run(two_gpus(swapped()), expected=expected)
+    assert all(word in str(refused.value) for word in words)
+
+
+def test_expected_looks_at_every_device_whatever_is_returned():
+    result = run(two_gpus(swapped()), gpus=["GPU-a"], expected={"GPU-b": 0})
+    assert result["failed"] and [gpu["uuid"] for gpu in result["ansible_facts"]["gpu_host_topology"]["gpus"]] == ["GPU-a"]
+
+
+# What this process may do
+
+def status(cpus, mems):
+    return {"/proc/self/status": "Name:\tpython3\nCpus_allowed:\t3\nCpus_allowed_list:\t%s\nMems_allowed_list:\t%s\n" % (cpus, mems)}
+
+
+def test_one_warning_a_cause_when_affinity_cuts_a_board_off():
+    host = FakeHost(**machine("dgx_a100"))
+    host.files.update(status("0-1", "0"))
+    result = run(host)
+    found = result["ansible_facts"]["gpu_host_topology"]
+    assert found["allowed_cpulist"] == "0-1" and found["gpus"][0]["usable_cpulist"] == ""
+    assert len(result["warnings"]) == 2
+    assert "may use none of the CPUs near 0000:07:00.0, 0000:0f:00.0" in result["warnings"][0]
+    assert "may not allocate on node 1,3,5,7" in result["warnings"][1]
+
+
+def test_memory_binding_that_would_fail_is_not_recommended():
+    """NUMA-6: membind outside cpuset.mems or behind a system call filter kills the worker at start."""
+    host = two_gpus(swapped())
+    host.files.update(status("0-15", "0"))
+    inside, outside = [gpu["hints"] for gpu in facts(host)["gpus"]]
+    assert inside["numactl_strict"] == "--cpunodebind=0 --membind=0"
+    assert outside["numactl_strict"] == outside["numactl"] == "--cpunodebind=1"
+    assert outside["systemd"] == ["CPUAffinity=4-7,12-15"]
+
+    class Filtered(FakeHost):
+        def memory_policy(self):
+            return False, "a system call filter forbids it"
+
+    result = run(Filtered(host.files, host.links, nvml=swapped()))
+    found = result["ansible_facts"]["gpu_host_topology"]
+    assert found["mempolicy_allowed"] is False and found["gpus"][0]["hints"]["numactl"] == "--cpunodebind=0"
+    assert "Memory can't be bound to nodes here: a system call filter forbids it" in result["warnings"]
+
+
+def test_isolated_cpus_are_reported():
+    """NUMA-13."""
+    host = two_gpus(swapped())
+    host.files.update({"/proc/cmdline": "BOOT_IMAGE=/vmlinuz isolcpus=managed_irq,domain,4-7 quiet\n",
+                       "/sys/devices/system/cpu/isolated": "4-7\n"})
+    result = run(host)
+    found = result["ansible_facts"]["gpu_host_topology"]
+    assert (found["isolcpus"], found["isolated_cpulist"]) == ("managed_irq,domain,4-7", "4-7")
+    assert any("isolcpus=managed_irq,domain,4-7" in text for text in result["warnings"])
+
+
+def test_check_mode_answers_the_same_and_nothing_is_written():
+    host = two_gpus(swapped())
+    assert run(host) == run(host, check_mode=True) == run(host.planned())
+    assert host.writes == [] and host.acted == []
+
+
+def test_containers_and_bare_metal_instances():
+    host = two_gpus(swapped())
+    host.files.update({"/.dockerenv": "", "/sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
+                       "/sys/class/dmi/id/product_name": "p5.metal-48xl\n"})
+    found = facts(host)
+    assert (found["container"], found["virtual_machine"]) == ("docker", None)
+
+
+# Odd machines
+
+def test_functions_of_others_and_virtual_functions_are_no_gpus():
+    """NUMA-2 and NUMA-3 come from reading nvidia-smi's table; here every word is the kernel's, also an odd one."""
+    rows = [
+        {"pci": "0000:01:00.0", "class": "0x068000", "vendor": "0x10de", "numa_node": 0},   # NVSwitch
+        {"pci": "0000:02:00.1", "class": "0x040300", "vendor": "0x10de", "numa_node": 0},   # audio
+        {"pci": "0000:03:00.0", "class": "0x060400", "vendor": "0x10de", "numa_node": 0},   # Grace bridge
+        {"pci": "0000:04:00.0", "class": "0x030000", "vendor": "0x1a03", "numa_node": 0},   # board management
+        {"pci": "0000:05:00.4", "class": "0x030200", "vendor": "0x10de", "numa_node": 0, "names": ["physfn"]},
+        {"pci": "0000:06:00.0", "class": "0x030200", "vendor": "0x10de", "numa_node": "N/A", "local_cpulist": "0-1"},
+        {"pci": "0000:07:00.0", "class": "garbled", "vendor": "0x10de", "numa_node": 0},
+        {"pci": "not an address", "class": "0x030200", "vendor": "0x10de", "numa_node": 0},
+    ]
+    host = FakeHost(**build({"nodes": {"0": {"cpus": "0-1"}, "1": {"cpus": "2-3"}}, "pci": rows}))
+    found = facts(host)
+    assert places(found["gpus"]) == {"0000:06:00.0": (0, "local_cpus")}
+    assert found["nics"] == found["nvme"] == found["accelerators"] == []
+
+
+def test_configuration_bytes_stand_in_for_missing_files():
+    header = (b"\xde\x10\x30\x23\x06\x05\x10\x00\xa1\x00\x02\x03" + bytes(52)).decode("utf-8", "surrogateescape")
+    host = FakeHost(**build({"nodes": {"0": {"cpus": "0-1"}, "1": {"cpus": "2-3"}},
+                             "pci": [{"pci": "0000:06:00.0", "numa_node": 1}]}))
+    host.files["/sys/bus/pci/devices/0000:06:00.0/config"] = header
+    assert places(facts(host)["gpus"]) == {"0000:06:00.0": (1, "sysfs")}
+
+
+def test_a_parent_bridge_answers_for_a_silent_device():
+    rows = [{"pci": "0000:3a:00.0", "class": "0x060400", "vendor": "0x8086", "numa_node": 1, "parents": ["pci0000:3a"]},
+            {"pci": "0000:3b:00.0", "class": "0x030200", "vendor": "0x10de", "numa_node": -1, "local_cpulist": "0-3",
+             "parents": ["pci0000:3a", "0000:3a:00.0"]}]
+    found = facts(FakeHost(**build({"nodes": {"0": {"cpus": "0-1"}, "1": {"cpus": "2-3"}}, "pci": rows})))
+    assert places(found["gpus"]) == {"0000:3b:00.0": (1, "parent")}
+
+
+def test_a_node_that_is_not_there_is_not_believed():
+    result = run(two_gpus(swapped(), numa_node=5))
+    gpu = result["ansible_facts"]["gpu_host_topology"]["gpus"][0]
+    assert (gpu["node"], gpu["ignored_node"]) == (None, 5)
+    assert ("The firmware puts 0000:3b:00.0 (node 5), 0001:af:00.0 (node 5) on a node this host does not have"
+            in result["warnings"])
+
+
+def test_a_gpu_on_a_memory_only_node_binds_to_the_nearest_cpus():
+    nodes = {"0": {"cpus": "0-1", "memory_mb": 1, "distance": "10 40 80"}, "1": {"cpus": "2-3", "memory_mb": 1, "distance": "40 10 20"},
+             "2": {"memory_mb": 1, "distance": "80 20 10"}}
+    row = {"pci": "0000:3b:00.0", "class": "0x030200", "vendor": "0x10de", "numa_node": 2}
+    gpu = facts(FakeHost(**build({"nodes": nodes, "pci": [row]})))["gpus"][0]
+    assert (gpu["node"], gpu["cpu_node"], gpu["hints"]["numactl"]) == (2, 1, "--cpunodebind=1 --preferred=1")
+
+
+def test_a_tree_copied_from_another_host(tmp_path):
+    """sysfs_root: real files, real links, nothing of this machine."""
+    board = machine("dgx_a100")
+    for path, text in board["files"].items():
+        (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path[1:]).write_text(text)
+    for link, target in board["links"].items():
+        (tmp_path / link[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / link[1:]).symlink_to("../../../../" + target[1:])
+    found = facts(FakeHost(), sysfs_root=str(tmp_path))
+    expected = facts(FakeHost(**board))
+    assert found["gpus"] == expected["gpus"] and found["nodes"] == expected["nodes"]
+    assert found["mempolicy_allowed"] is None and found["page_size"] is None
+    with pytest.raises(BadInput, match="no such directory"):
+        run(FakeHost(), sysfs_root=str(tmp_path / "nowhere"))
+
+
+def test_files_are_read_only_as_needed():
+    """A DGX has 256 CPUs and a GB200 tray 34 nodes: the second run of a profile has no time for all their files."""
+
+    class Counting(FakeHost):
+        reads = 0
+
+        def read(self, path):
+            self.reads += 1
+            return super().read(path)
+
+    for name, most in (("dgx_a100", 330), ("gb200", 320)):
+        host = Counting(**machine(name))
+        run(host)
+        assert host.reads <= most, name
+        smt_off = Counting(**machine(name))
+        smt_off.files["/sys/devices/system/cpu/smt/active"] = "0\n"
+        run(smt_off)
+        assert smt_off.reads <= 210, name
+
+
+def test_no_machine_makes_it_fail():
+    """Seeded fuzzing, two seconds: files of known machines missing, refused or garbled."""
+    seed = 4711
+    source = random.Random(seed)
+    garbage = ["", "\n", "\0", "N/A\n", "-1\n", "0-1\n", "999999\n", "0x\n", "\udcde\udc10", "Node: x\n", "a b c\n", 5, 13]
+    names = sorted(path.stem for path in FACTS.glob("*.json") if path.stem not in ("cloud_shapes", "gb200", "dgx_a100"))
+    end, tried = time.monotonic() + 2, 0
+    while time.monotonic() < end:
+        name = source.choice(names)
+        board = machine(name)
+        for path in source.sample(sorted(board["files"]), min(len(board["files"]), source.randrange(1, 30))):
+            if source.random() < 0.4:
+                del board["files"][path]
+            else:
+                board["files"][path] = source.choice(garbage)
+        result = run(FakeHost(**board))
+        assert json.loads(json.dumps(result)) == result, (seed, tried, name)
+        tried += 1
+    assert tried > 20
