@@ -131,7 +131,7 @@ class Host:
         self.run("dd", "status=none", "bs=1M", "conv=notrunc", f"of={path}", text=text)
 
     def kernel_writes(self) -> list[dict]:
-        """Every write to a simulated kernel file since the host was made: path, value, program, errno."""
+        """Every write to a simulated kernel file since the host was made: path, value, pid (as seen from outside), program, errno."""
         try:
             return [json.loads(line) for line in self.paths.kernel_log.read_text(encoding="utf-8").splitlines()]
         except FileNotFoundError:
@@ -360,6 +360,7 @@ class Lab:
         description = {
             "name": name,
             "board": board.name,
+            "title": board.title,
             "data": board.data,
             "host_key": host_key,
             "lower": [str(path) for path in (host.paths.layer, limits, simulation, base) if path],

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -26,7 +27,7 @@ _LAB_PROGRAMS = ("/lib/systemd/systemd", "mmdebstrap")
 
 def outer_state(lab: Path | None = None) -> dict[str, list[str]]:
     """`lab` is the state directory of the lab in question: hosts of other labs that run beside it are left out."""
-    others = _other_labs(lab)
+    others = _others(lab)
     return {
         "sysctl": _sysctls(),
         "transparent hugepage": _huge_pages(),
@@ -43,7 +44,9 @@ def differences(before: dict, after: dict) -> list[str]:
     lines = []
     for part in before:
         old, new = set(before[part]), set(after.get(part, []))
-        lines += [f"{part}: gone: {entry}" for entry in sorted(old - new)]
+        # What is no setting may end by itself at any time.
+        if part in ("sysctl", "transparent hugepage", "mounts"):
+            lines += [f"{part}: gone: {entry}" for entry in sorted(old - new)]
         lines += [f"{part}: new: {entry}" for entry in sorted(new - old)]
     return lines
 
@@ -67,38 +70,57 @@ def _huge_pages() -> list[str]:
 
 @dataclass
 class _Others:
-    """What belongs to other labs."""
+    """What belongs to other labs, and to programs that run beside us."""
 
     pids: set[str] = field(default_factory=set)
     links: set[str] = field(default_factory=set)
 
 
-def _other_labs(lab: Path | None) -> _Others:
+def _others(lab: Path | None) -> _Others:
     others = _Others()
-    if lab is None:
-        return others
+    parents = _parents()
+    supervisors = set()
+    for pid in parents:
+        argv = _argv(pid)
+        if _SUPERVISOR in argv:
+            supervisors.add(pid)
+            if lab and not argv[-1].startswith(f"{lab}/"):
+                others.pids.add(pid)
+                with contextlib.suppress(OSError, ValueError, KeyError):
+                    status = json.loads(Path(argv[-1], "status.json").read_text(encoding="utf-8"))
+                    others.links.add(status["interface"])
+    own = _namespace("self", "mnt")
+    beside = {pid for pid in parents if pid not in supervisors and _namespace(pid, "mnt") in (own, None)}
+    others.pids |= {pid for pid in parents if _belongs(pid, parents, beside, others.pids)}
+    return others
+
+
+def _belongs(pid: str, parents: dict[str, str], beside: set[str], others: set[str]) -> bool:
+    """Whether a living program owns it: what has leaked has lost its parent and hangs on pid 1."""
+    while pid not in others:
+        pid = parents.get(pid, "1")
+        if pid in ("0", "1", str(os.getpid())):
+            return False
+        if pid in beside:
+            return True
+    return True
+
+
+def _parents() -> dict[str, str]:
     parents = {}
     for pid in _pids():
-        argv = _argv(pid)
-        if _SUPERVISOR in argv and not argv[-1].startswith(f"{lab}/"):
-            others.pids.add(pid)
-            try:
-                others.links.add(json.loads(Path(argv[-1], "status.json").read_text(encoding="utf-8"))["interface"])
-            except (OSError, ValueError, KeyError):
-                continue
-        try:
+        with contextlib.suppress(OSError):
             # The name in the second field can hold anything; the parent follows its closing parenthesis.
-            parents[pid] = (
-                Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
-            )
-        except OSError:
-            continue
-    grown = True
-    while grown:
-        children = {pid for pid, parent in parents.items() if parent in others.pids} - others.pids
-        others.pids |= children
-        grown = bool(children)
-    return others
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            parents[pid] = text.rpartition(")")[2].split()[1]
+    return parents
+
+
+def _namespace(pid: str, kind: str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/{kind}")
+    except OSError:
+        return None
 
 
 def _links() -> list[str]:
@@ -118,16 +140,12 @@ def _pids() -> list[str]:
 
 def _namespaces(kind: str, others: _Others) -> list[str]:
     """Namespaces other than our own that live processes are in, by the program that is in them."""
-    own = os.readlink(f"/proc/self/ns/{kind}")
+    own = _namespace("self", kind)
     found = set()
     for pid in set(_pids()) - others.pids:
-        try:
-            namespace = os.readlink(f"/proc/{pid}/ns/{kind}")
-            name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            continue
-        if namespace != own:
-            found.add(f"{namespace} ({name})")
+        namespace = _namespace(pid, kind)
+        if namespace not in (own, None):
+            found.add(f"{namespace} ({os.path.basename(_argv(pid)[0])})")
     named = Path("/run/netns")
     if kind == "net" and named.is_dir():
         found.update(f"named {path.name}" for path in named.iterdir())

@@ -123,6 +123,7 @@ class KernelFiles(mfusepy.Operations):
             "time": round(time.time(), 3),
             "path": path,
             "value": data.decode("utf-8", "backslashreplace"),
+            "pid": pid,
             "program": program,
             "errno": errno.errorcode.get(refused, refused) if refused else None,
         }
