@@ -10,6 +10,7 @@ so a file is read only when something depends on it.
 
 from __future__ import annotations
 
+import os.path
 import re
 
 from ._errors import HostError
@@ -83,34 +84,61 @@ def sockets(host, online):
     return found
 
 
-def siblings(host, online):
-    """The hardware threads of each core. With SMT off there is nothing to read."""
+def siblings(host, groups):
+    """The hardware threads of each core. C(groups) are sets of CPUs that no core crosses, such as the nodes.
+
+    Kernels number the threads of a group either next to each other or a fixed distance apart. Two cores of a group
+    show which; the rest is read one by one only where that does not fit the group's CPUs exactly.
+    """
+    groups = [set(group) for group in groups if group]
     if lists.clean(read(host, CPUS + "/smt/active")) == "0":
-        return [{cpu} for cpu in sorted(online)]
-    found, rest = [], set(online)
+        return [{cpu} for group in groups for cpu in sorted(group)]
+    return [core for group in groups for core in regular_cores(host, group) or every_core(host, group)]
+
+
+def core_of(host, cpu, group):
+    text = topology_file(host, cpu, "thread_siblings_list")
+    mask = topology_file(host, cpu, "thread_siblings") if text is None else None
+    return {cpu} | lists.parse_cpus(text, mask) & group
+
+
+def regular_cores(host, group):
+    """The cores of a group that repeats the pattern of its first core to its last CPU; None when it does not."""
+    offsets = [cpu - min(group) for cpu in sorted(core_of(host, min(group), group))]
+    found, rest = [], set(group)
     while rest:
-        cpu = min(rest)
-        text = topology_file(host, cpu, "thread_siblings_list")
-        mask = topology_file(host, cpu, "thread_siblings") if text is None else None
-        own = {cpu} | lists.parse_cpus(text, mask) & rest
-        found.append(own)
-        rest -= own
+        core = {min(rest) + offset for offset in offsets}
+        if not core <= rest:
+            return None
+        found.append(core)
+        rest -= core
+    return found if core_of(host, max(group), group) == found[-1] else None
+
+
+def every_core(host, group):
+    found, rest = [], set(group)
+    while rest:
+        core = core_of(host, min(rest), rest)
+        found.append(core)
+        rest -= core
     return found
 
 
 def l3_groups(host, online):
-    """CPUs that share a last-level cache of level 3; empty where there is none."""
+    """CPUs that share a cache of level 3; empty where there is none."""
+    if not online:
+        return []
+    folder = "%s/cpu%d/cache/" % (CPUS, min(online))
+    index = next((name for name in ("index3", "index2", "index4")
+                  if lists.parse_int(read(host, folder + name + "/level")) == 3), None)
+    if index is None:
+        return []
     found, rest = [], set(online)
     while rest:
-        cpu = min(rest)
-        folder = "%s/cpu%d/cache/" % (CPUS, cpu)
-        index = next((name for name in ("index3", "index2", "index4")
-                      if lists.parse_int(read(host, folder + name + "/level")) == 3), None)
-        if index is None:
-            return []
-        text = read(host, folder + index + "/shared_cpu_list")
-        mask = read(host, folder + index + "/shared_cpu_map") if text is None else None
-        own = {cpu} | lists.parse_cpus(text, mask) & rest
+        folder = "%s/cpu%d/cache/%s/" % (CPUS, min(rest), index)
+        text = read(host, folder + "shared_cpu_list")
+        mask = read(host, folder + "shared_cpu_map") if text is None else None
+        own = {min(rest)} | lists.parse_cpus(text, mask) & rest
         found.append(own)
         rest -= own
     return found
@@ -140,14 +168,20 @@ def functions(host, known_nodes):
         kind, vendor = "gpu", pci.NVIDIA
         if address in addresses:
             kind, vendor = identify(host, folder, address in driver)
-        if kind is None or host.exists(folder + "physfn"):
+        entries = host.listdir(folder) if kind else []
+        if kind is None or "physfn" in entries:
             continue
         node, local = locality(host, name, known_nodes)
-        real = host.realpath(PCI + "/" + name)
-        path = real[len("/sys/devices/"):] if real.startswith("/sys/devices/") else name
+        path = device_path(host, name)
         found.append(pci.Function(address, kind, vendor, path, node, local, pci.parents(path),
-                                  device_names(host, folder, kind)))
+                                  device_names(host, folder, kind, entries)))
     return found
+
+
+def device_path(host, name):
+    """The place of a function below /sys/devices; its name alone where the tree has no links."""
+    target = os.path.normpath(os.path.join(PCI, host.readlink("%s/%s" % (PCI, name)) or name))
+    return target[len("/sys/devices/"):] if target.startswith("/sys/devices/") else name
 
 
 def identify(host, folder, has_driver):
@@ -167,13 +201,16 @@ def config_bytes(host, folder):
     return (read(host, folder + "config") or "").encode("utf-8", "surrogateescape")
 
 
-def device_names(host, folder, kind):
+def device_names(host, folder, kind, entries):
     """The names programs use: network and RDMA devices of a NIC, controllers and disks of an NVMe function."""
+    def below(name):
+        return host.listdir(folder + name) if name in entries else []
+
     if kind == "nic":
-        net = host.listdir(folder + "net") or [path.rsplit("/", 1)[1] for path in host.glob(folder + "virtio*/net/*")]
-        return {"net": net, "rdma": host.listdir(folder + "infiniband")}
+        virtio = [one for name in entries if name.startswith("virtio") for one in host.listdir(folder + name + "/net")]
+        return {"net": below("net") + virtio, "rdma": below("infiniband")}
     if kind == "nvme":
-        controllers = host.listdir(folder + "nvme")
+        controllers = below("nvme")
         disks = [name for one in controllers for name in host.listdir("%snvme/%s" % (folder, one))]
         return {"controllers": controllers, "block": pci.block_devices(disks)}
     return {}

@@ -95,7 +95,7 @@ def read_machine(host):
         online=online, offline=_sysfs.cpu_list(host, "offline") or frozenset(),
         isolated=_sysfs.cpu_list(host, "isolated") or frozenset(), isolcpus=_sysfs.isolcpus(host),
         nodes=found, has_nodes=has_nodes, sockets=sockets,
-        cores=numa.cores(_sysfs.siblings(host, online), sockets, found), l3_groups=_sysfs.l3_groups(host, online),
+        cores=numa.cores(_sysfs.siblings(host, numa.core_groups(found, sockets, online)), sockets, found), l3_groups=_sysfs.l3_groups(host, online),
         allowed_cpus=cpus, allowed_mems=mems, cpuset_cpus=cpuset_cpus, cpuset_mems=cpuset_mems,
         policy_allowed=policy, policy_reason=why_not, page_size=None if host.root else host.page_size(),
         virtual_machine=_sysfs.virtual_machine(host), container=_sysfs.container(host),

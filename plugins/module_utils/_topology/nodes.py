@@ -89,6 +89,19 @@ def sockets_of(sockets, cpus):
     return sorted(socket for socket, own in sockets.items() if own & cpus)
 
 
+def core_groups(nodes, sockets, online):
+    """Sets of online CPUs that no core crosses: nodes and sockets where they are apart, else all CPUs together."""
+    groups, rest = [], set(online)
+    for part in [node.cpus for node in nodes] + list(sockets.values()):
+        own = part & rest
+        if own:
+            groups.append(own)
+            rest -= own
+    if overlapping(nodes) or any(len(sockets_of(sockets, group)) > 1 for group in groups):
+        return [set(online)]
+    return groups + ([rest] if rest else [])
+
+
 def cores(siblings, sockets, nodes):
     """The online cores in the order in which schedulers count them: by socket, within it by node, within that by CPU.
 

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from ansible_collections.ai_infra.gpu_host.plugins.module_utils import _sysfs
 from ansible_collections.ai_infra.gpu_host.plugins.module_utils._errors import BadInput, NvmlError
 from ansible_collections.ai_infra.gpu_host.plugins.module_utils._knobs import numa_affinity_facts as knob
 from ansible_collections.ai_infra.gpu_host.plugins.module_utils._nvml import Gpu
@@ -535,14 +536,29 @@ def test_files_are_read_only_as_needed():
             self.reads += 1
             return super().read(path)
 
-    for name, most in (("dgx_a100", 330), ("gb200", 320)):
+    for name, most in (("dgx_a100", 120), ("gb200", 150)):
         host = Counting(**machine(name))
         run(host)
         assert host.reads <= most, name
-        smt_off = Counting(**machine(name))
-        smt_off.files["/sys/devices/system/cpu/smt/active"] = "0\n"
-        run(smt_off)
-        assert smt_off.reads <= 210, name
+
+
+@pytest.mark.parametrize("siblings", [
+    {0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3", 4: "4", 5: "5", 6: "6", 7: "7"},        # two kinds of cores
+    {0: "0,4", 4: "0,4", 1: "1,5", 5: "1,5", 2: "2", 3: "3,7", 7: "3,7"},            # one thread offline
+    {0: "0,7", 7: "0,7", 1: "1,4", 4: "1,4", 2: "2,5", 5: "2,5", 3: "3,6", 6: "3,6"},  # no pattern
+    {0: "0", 1: "1", 2: "2", 3: "2-3"},                                                # files that disagree
+])
+def test_cores_without_a_pattern_are_read_one_by_one(siblings):
+    board = build({"nodes": {"0": {"cpus": ",".join(map(str, siblings))}}, "packages": {"0": ",".join(map(str, siblings))}})
+    for cpu, text in siblings.items():
+        board["files"]["/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list" % cpu] = text + "\n"
+    host = FakeHost(**board)
+    expected = []
+    for cpu in sorted(siblings):
+        if not any(cpu in core for core in expected):
+            expected.append(parse_list(siblings[cpu]))
+    assert _sysfs.siblings(host, [set(siblings)]) == expected
+    assert facts(host)["cores"] == len(expected)
 
 
 def test_no_machine_makes_it_fail():
