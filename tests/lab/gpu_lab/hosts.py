@@ -131,7 +131,7 @@ class Host:
         self.run("dd", "status=none", "bs=1M", "conv=notrunc", f"of={path}", text=text)
 
     def kernel_writes(self) -> list[dict]:
-        """Every write to a simulated kernel file since the host was made: path, value, pid (as seen from outside), program, errno."""
+        """Every write to a simulated kernel file since the host was made: path, value, outer pid, program, errno."""
         try:
             return [json.loads(line) for line in self.paths.kernel_log.read_text(encoding="utf-8").splitlines()]
         except FileNotFoundError:
@@ -249,7 +249,7 @@ class Lab:
 
     @property
     def control_directory(self) -> Path:
-        """For ssh's control sockets, whose paths have to be short."""
+        """For the control sockets of Ansible's ssh, whose paths have to be short; Ansible makes it."""
         return Path("/run/gpu-host-lab") / hashlib.sha256(str(self.state).encode()).hexdigest()[:8]
 
     @property
@@ -304,8 +304,6 @@ class Lab:
     def down(self, *names: str) -> None:
         """Ends hosts and removes all that is theirs."""
         hosts = [self.host(name) for name in names if (self.state / name).is_dir()]
-        if not hosts:
-            return
         for host in hosts:
             host._signal(STOP)
         for host in hosts:
@@ -388,7 +386,6 @@ class Lab:
         return host
 
     def _make_key(self) -> None:
-        self.control_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.key.exists():
             return
         self.key.parent.mkdir(parents=True, exist_ok=True)
