@@ -43,9 +43,11 @@ def parse(path, text):
         line = getattr(err, "lineno", 1)
         raise HostError("read", "%s:%d" % (path, line), "it is not JSON (%s)" % err,
                         "Correct that line; Docker would not start with it either")
+    if data is None:
+        return {}
     if not isinstance(data, dict):
         raise HostError("read", path, "it holds no object", "Docker expects an object in braces there")
-    if SECTION in data and not isinstance(data[SECTION], dict):
+    if not isinstance(data.get(SECTION) or {}, dict):
         raise HostError("add %s to" % MEMBER, "%s of %s" % (SECTION, path), "it is no object",
                         "Write it like {%s: {\"memlock\": {\"Name\": \"memlock\", \"Hard\": -1, \"Soft\": -1}}}" %
                         json.dumps(SECTION))
@@ -59,11 +61,12 @@ def entry(limit):
 
 def found(data):
     """Limits the file gives every container; None when it says nothing that Docker could use."""
-    row = data.get(SECTION, {}).get(MEMBER)
-    if not isinstance(row, dict) or row.get("Name") != MEMBER:
+    row = (data.get(SECTION) or {}).get(MEMBER)
+    if not isinstance(row, dict):
         return None
-    numbers = [row.get(name) for name in ("Soft", "Hard")]
-    if any(type(number) is not int for number in numbers):
+    row = {name.lower(): row[name] for name in row}  # Docker takes these names in any case
+    numbers = [row.get(name) for name in ("soft", "hard")]
+    if row.get("name") != MEMBER or any(type(number) is not int for number in numbers):
         return None
     return value.Limits(*numbers)
 
@@ -71,7 +74,7 @@ def found(data):
 def with_limit(path, text, limit):
     """The text with our member in it; the same text when it is there already."""
     data = parse(path, text)
-    if data.get(SECTION, {}).get(MEMBER) == entry(limit):
+    if found(data) == value.Limits(limit, limit):
         return text
     if not data:
         return json.dumps({SECTION: {MEMBER: entry(limit)}}, indent=4) + "\n"
@@ -80,6 +83,8 @@ def with_limit(path, text, limit):
     section = last(top, SECTION)
     if section is None:
         return insert(text, text.index("{"), top, SECTION, {MEMBER: entry(limit)}, unit, 1)
+    if data[SECTION] is None:
+        return text[:section.value_start] + rendered({MEMBER: entry(limit)}, unit, 1) + text[section.end:]
     inner = members(text, section.value_start)
     member = last(inner, MEMBER)
     if member is None:
@@ -90,7 +95,7 @@ def with_limit(path, text, limit):
 def without_limit(path, text, limits=None):
     """The text without our member, None when nothing else is in the file. C(limits): only while it has that value."""
     data = parse(path, text)
-    if limits is not None and found(data) != limits or MEMBER not in data.get(SECTION, {}):
+    if limits is not None and found(data) != limits or MEMBER not in (data.get(SECTION) or {}):
         return text
     top = members(text, text.index("{"))
     section = last(top, SECTION)

@@ -126,20 +126,30 @@ def systemd_remedy(text):
 # Docker
 
 def daemon_json(path, data):
-    """Keys dockerd refuses to start with."""
+    """Ulimits that Docker refuses, ignores, or trips over when it starts a container."""
     rows = []
     if "default-ulimit" in data:
-        rows.append(finding(path, "default-ulimit", "dockerd does not start, the key of the file is the plural",
+        rows.append(finding(path, "default-ulimit", "dockerd ignores it, the key of the file is the plural",
                             "Write %s" % docker.SECTION))
-    section = data.get(docker.SECTION)
-    if isinstance(section, dict):
-        for name, entry in section.items():
-            numbers = [entry.get(key, 0) for key in ("Hard", "Soft")] if isinstance(entry, dict) else [None]
-            if any(type(number) is not int for number in numbers):
-                rows.append(finding(path, "%s.%s" % (docker.SECTION, name),
-                                    "dockerd does not start, it wants an object with numbers",
-                                    "Write it like {\"Name\": \"%s\", \"Hard\": -1, \"Soft\": -1}" % name))
+    for name, entry in (data.get(docker.SECTION) or {}).items():
+        effect = ulimit_fault(entry)
+        if effect:
+            rows.append(finding(path, "%s.%s" % (docker.SECTION, name), effect,
+                                "Write it like {\"Name\": \"%s\", \"Hard\": -1, \"Soft\": -1}" % name))
     return rows
+
+
+def ulimit_fault(entry):
+    """What is wrong with one entry of default-ulimits; None for a sound one."""
+    if not isinstance(entry, dict):
+        return None if entry is None else "dockerd does not start, it wants an object"
+    entry = {key.lower(): entry[key] for key in entry}
+    soft, hard = entry.get("soft", 0), entry.get("hard", 0)
+    if type(soft) is not int or type(hard) is not int:
+        return "dockerd does not start, Hard and Soft have to be whole numbers"
+    if not entry.get("name"):
+        return "no container starts, as the entry has no Name"
+    return "no container starts, as Soft is over Hard" if value.worth(soft) > value.worth(hard) else None
 
 
 def too_small(label, where, limit):

@@ -356,10 +356,28 @@ def test_docker_file_that_is_broken_is_refused(text, needle):
     assert host.files == files
 
 
-def test_docker_keys_that_stop_it_from_starting():
-    host = debian({DAEMON_JSON: '{"default-ulimit": ["memlock=-1"], "default-ulimits": {"core": "0"}}'},
-                  units=["docker.service"])
-    assert [row["text"] for row in apply(host, targets=["docker"])["findings"]] == ["default-ulimit", "default-ulimits.core"]
+@pytest.mark.parametrize("text, name, effect", [
+    ('{"default-ulimit": ["memlock=-1"]}', "default-ulimit", "plural"),
+    ('{"default-ulimits": {"core": "0"}}', "default-ulimits.core", "does not start"),
+    ('{"default-ulimits": {"core": {"Name": "core", "Hard": 1e6, "Soft": 0}}}', "default-ulimits.core", "whole numbers"),
+    ('{"default-ulimits": {"core": {"Hard": 1, "Soft": 0}}}', "default-ulimits.core", "no Name"),
+    ('{"default-ulimits": {"core": {"Name": "core", "Hard": 1, "Soft": -1}}}', "default-ulimits.core", "over Hard"),
+])
+def test_docker_entries_that_do_not_do_what_they_say(text, name, effect):
+    """Effects as seen with dockerd 26.1 --validate."""
+    host = debian({DAEMON_JSON: text}, units=["docker.service"])
+    found = apply(host, targets=["docker"])["findings"]
+    assert [row["text"] for row in found] == [name] and effect in found[0]["effect"]
+
+
+@pytest.mark.parametrize("text", [
+    '{"default-ulimits": {"memlock": {"name": "memlock", "hard": -1, "soft": -1}}}', 'null', '{"default-ulimits": null}'])
+def test_docker_file_in_forms_docker_takes(text):
+    host = debian({DAEMON_JSON: text}, units=["docker.service"])
+    apply(host, targets=["docker"])
+    memlock = json.loads(host.files[DAEMON_JSON])["default-ulimits"]["memlock"]
+    assert {key.lower(): memlock[key] for key in memlock} == {"name": "memlock", "hard": -1, "soft": -1}
+    assert not apply(host, targets=["docker"])["changed"]
 
 
 @pytest.mark.parametrize("start, where", [
@@ -388,19 +406,26 @@ def test_docker_flags_that_say_the_same_and_another_file():
     assert result["after"]["docker"]["hard"] == "unlimited" and result["after"]["docker"]["where"].endswith("a.conf:5")
 
 
-def test_dockerd_itself_refuses_the_file():
-    answers = {"rc": 1}
+@pytest.mark.parametrize("refuses, words, refused", [
+    (["{}", "x"], "unknown flag: --validate", False), (["{}", "x"], "userland-proxy-path is not set", False),
+    (["x"], "the following directives don't match any configuration option: x", True), ([], "", False),
+])
+def test_dockerd_itself_looks_at_the_file_first(refuses, words, refused):
+    """A release that can't validate, or complains of something else whatever the file says, stops nothing."""
+    staged = []
 
     def dockerd(argv):
-        return Ran(answers["rc"], "", answers.get("err", "the following directives don't match any configuration option: x"))
-    host = debian({DAEMON_JSON: '{"x": 1}'}, units=["docker.service"], commands={("dockerd",): Ran(0, "", ""),
-                  (lambda argv: argv[0] == "dockerd"): dockerd})
+        return Ran(1, "", words) if any(text in staged[-1] for text in refuses) else Ran(0, "", "")
+    host = debian({DAEMON_JSON: '{"x": 1}'}, units=["docker.service"], commands={
+        ("dockerd",): Ran(0, "", ""), (lambda argv: argv[:2] == ("dockerd", "--validate")): dockerd})
+    host.stage = lambda path, text, mode=0o644: staged.append(text)
     files = copy.deepcopy(host.files)
-    with pytest.raises(HostError, match="don't match any configuration option"):
-        apply(host, targets=["pam", "docker"])
-    assert host.files == files
-    answers["err"] = "unknown flag: --validate"
-    assert apply(host, targets=["docker"])["changed"]
+    if refused:
+        with pytest.raises(HostError, match="don't match any configuration option"):
+            apply(host, targets=["pam", "docker"])
+        assert host.files == files
+    else:
+        assert apply(host, targets=["docker"])["changed"]
 
 
 def test_packages_of_the_maker_own_dockers_configuration():
