@@ -6,10 +6,10 @@
 
     host = FakeHost(**machine("power9_v100"))
 
-A fact file has C(nodes) ({id: {cpus, memory_mb, distance}}), C(packages) ({id: CPUs}), C(threads) (hardware threads of a
-core, either next to each other or, with C(stride), that far apart), C(pci) (rows of functions) and C(files) (whatever else
-the machine has). C(quirks) names what its kernel does otherwise: C(mask_only) has no list files, C(nul) puts a NUL behind
-each list, C(no_meminfo) has no memory figures.
+A fact file has C(nodes) ({id: {cpus, memory_mb, distance}}), C(packages) ({id: CPUs}), C(threads) (hardware threads
+of a core, next to each other or, with C(stride), that far apart), C(pci) (rows of functions) and C(files) (whatever
+else the machine has). C(quirks) names what its kernel does otherwise: C(mask_only) has no list files, C(nul) puts a NUL
+behind each list, C(no_meminfo) has no memory figures.
 """
 
 from __future__ import annotations

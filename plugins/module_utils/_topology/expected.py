@@ -95,7 +95,7 @@ def mismatches(expectation, facts):
     for key, wish in sorted(devices.items()):
         device = find(every, key)
         if device is None:
-            rows.append(row(key, "device", "present", "no such device on this host"))
+            rows.append(row(key, "device", "present", "absent"))
             continue
         for word, value in sorted(wish.items()):
             found = device.get(word)
@@ -123,6 +123,9 @@ def message(rows):
     """All mismatches in one text."""
     parts = []
     for one in rows:
+        if one["what"] == "device":
+            parts.append("%s: no such device on this host" % one["where"])
+            continue
         said = " (%s)" % ("from " + one["source"] if one["source"] else "candidates " + shown(one["candidates"])) \
             if "source" in one else ""
         parts.append("%s: %s is %s%s, expected %s" % (one["where"], one["what"], one["found"], said, one["expected"]))

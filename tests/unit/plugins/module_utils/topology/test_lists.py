@@ -55,7 +55,8 @@ def test_int(text, number):
     assert parse_int(text) == number
 
 
-@pytest.mark.parametrize("text, number", [("0x10de\n", 0x10DE), ("030200", 0x30200), ("", None), (None, None), ("GPU", None)])
+@pytest.mark.parametrize("text, number",
+                         [("0x10de\n", 0x10DE), ("030200", 0x30200), ("", None), (None, None), ("GPU", None)])
 def test_hex(text, number):
     assert parse_hex(text) == number
 
@@ -69,7 +70,8 @@ def test_no_text_makes_a_parser_fail():
     """Seeded fuzzing: two seconds of garbled kernel files."""
     seed = 20260
     source = random.Random(seed)
-    pieces = ["0", "1", "9", "-", ",", ":", "/", "\n", "\0", " ", "f", "F", "x", "N/A", "99999999999", "0-3", "ffffffff", "\udc80"]
+    pieces = ["0", "1", "9", "-", ",", ":", "/", "\n", "\0", " ", "f", "F", "x", "N/A", "99999999999", "0-3",
+              "ffffffff", "\udc80"]
     end = time.monotonic() + 2
     tried = 0
     while time.monotonic() < end:
