@@ -108,13 +108,12 @@ int gpu_by_index(const struct machine *machine, unsigned int index)
     return -1;
 }
 
-/* A rule for nvmlDeviceGetPciInfo is one for its _v3 too. */
-static bool same_call(const char *rule, const char *call)
+bool same_call(const char *name, const char *call)
 {
-    size_t length = strlen(rule);
-    if (strcmp(rule, "*") == 0)
+    size_t length = strlen(name);
+    if (strcmp(name, "*") == 0)
         return true;
-    if (strncmp(rule, call, length) != 0)
+    if (strncmp(name, call, length) != 0)
         return false;
     call += length;
     return *call == '\0' || (call[0] == '_' && call[1] == 'v' && call[2] >= '1' && call[2] <= '9' && call[3] == '\0');

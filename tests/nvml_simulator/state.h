@@ -133,6 +133,8 @@ uint64_t log_count(void);
 /* The n-th call since the machine was made, counted from 0; NULL once the ring has forgotten it. */
 const struct log_entry *log_at(uint64_t number);
 void log_clear(void);
+/* Whether a name means this call: nvmlDeviceGetPciInfo means its _v3 too, and * every call. */
+bool same_call(const char *name, const char *call);
 /* The code this call has to answer, or 0. Counts the call. */
 int injected(struct machine *machine, const char *call, int gpu);
 

@@ -194,3 +194,14 @@ def test_every_call_is_logged(nvml, machine):
     ]
     assert machine.control("count", "nvmlDeviceGetPersistenceMode") == "1\n"
     assert machine.control("count") == "3\n"
+    assert machine.control("count", "nvmlDeviceGetHandleByIndex") == "2\n"
+
+
+def test_a_log_that_forgot_calls_is_no_answer(nvml, machine):
+    for _ in range(8193):
+        nvml.nvmlSystemGetDriverVersion()
+    assert "forgotten" in machine.control("count", "nvmlSystemGetDriverVersion", check=False)
+    assert "forgotten" in machine.control("log", check=False)
+    machine.control("log", "clear")
+    nvml.nvmlSystemGetDriverVersion()
+    assert machine.control("count", "nvmlSystemGetDriverVersion") == "1\n"
