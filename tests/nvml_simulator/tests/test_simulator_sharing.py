@@ -32,8 +32,6 @@ def end(child: int) -> None:
     os.waitpid(child, 0)
 
 
-
-
 def test_no_call_is_lost_between_processes(machine):
     calls, children = 300, 6
 
@@ -71,7 +69,7 @@ def test_sigkill_at_any_moment_leaves_a_whole_state(machine):
         shown = machine.shown
         assert [gpu["board"] for gpu in shown["gpus"]] == ["A30", "H100-SXM5-80GB", "T4", "GH200-480GB"]
         assert shown["clients"] == []
-    assert int(machine.control("count", "nvmlDeviceSetPersistenceMode")) > 40
+    assert machine.shown["calls_logged"] > 40
     pynvml.nvmlInit()
     assert pynvml.nvmlDeviceGetCount() == 4
 
