@@ -15,6 +15,14 @@ import re
 from ._errors import BadInput
 
 PCI = re.compile(r"^(?:([0-9a-fA-F]+):)?([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])$")
+YAML_NUMBER = re.compile(r"^[0-9]+\.[0-9]+$")
+
+
+def refuse_number(name, option):
+    """Tell a user whose PCI bus id became a number on its way here. Raises BadInput."""
+    if YAML_NUMBER.match(str(name)):
+        raise BadInput("use the name", name, "%s has a number where a device should be: YAML takes an unquoted "
+                       "0000:18:00.0 for a number to base 60" % option, "Put quotes around PCI bus ids")
 
 
 def normal_pci(text):
@@ -39,6 +47,7 @@ def select(gpus, wanted, pci_count=None):
         raise BadInput("use the option", "gpus", "it is %r" % (wanted,), "Give either all, or a list of GPUs")
     chosen = []
     for name in names:
+        refuse_number(name, "gpus")
         if name.isdigit() and pci_count is not None and pci_count != len(gpus):
             raise BadInput(
                 "use the index", name, "NVML counts %d GPUs and the PCI bus %d, so indices have shifted"

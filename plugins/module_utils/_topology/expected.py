@@ -9,21 +9,18 @@ from __future__ import annotations
 import re
 
 from .._errors import BadInput
-from .._gpus import normal_pci
+from .._gpus import normal_pci, refuse_number
 from .lists import format_list, is_list, parse_list
 
 HOST_WORDS = ("cpu_nodes", "mem_nodes", "empty_nodes", "memory_only_nodes", "total_nodes", "gpu_count")
 DEVICE_WORDS = ("node", "socket", "cpulist", "memory_node", "source")
-YAML_NUMBER = re.compile(r"^[0-9]+\.[0-9]+$")
 OLD_MIG = re.compile(r"^MIG-(GPU-[0-9a-fA-F-]+)/[0-9]+/[0-9]+$")
 
 
 def device_key(key, option):
     """A name of a device as given: PCI bus id in sysfs form, UUID, or index. Raises BadInput."""
     text = str(key).strip()
-    if YAML_NUMBER.match(text):
-        raise BadInput("use the name", text, "%s has a number where a device should be: YAML takes an unquoted "
-                       "0000:18:00.0 for a number to base 60" % option, "Put quotes around PCI bus ids")
+    refuse_number(text, option)
     migrated = OLD_MIG.match(text)
     if migrated:
         return migrated.group(1)  # an instance is where its GPU is
