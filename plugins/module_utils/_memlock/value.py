@@ -104,7 +104,7 @@ def _systemd_size(text):
         return UNLIMITED
     total, last, rest = 0, 99, text
     while rest:
-        match = re.match(r"^(\d+)(\.\d+)?\s*([KMGTPEB]?)\s*", rest)
+        match = re.match(r"^\+?(\d+)(\.\d+)?\s*([KMGTPEB]?)\s*", rest)
         if not match:
             return None
         power = POWERS[match.group(3).lower().replace("b", "")]
