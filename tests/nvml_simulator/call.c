@@ -18,22 +18,8 @@ static const struct {
     const char *name;
     unsigned int driver;
 } introduced[] = {
-    {"nvmlDeviceGetArchitecture", 450},
-    {"nvmlDeviceGetComputeRunningProcesses_v2", 460},
-    {"nvmlDeviceGetComputeRunningProcesses_v3", 510},
-    {"nvmlDeviceGetCpuAffinityWithinScope", 450},
-    {"nvmlDeviceGetCurrentClocksEventReasons", 535},
-    {"nvmlDeviceGetGraphicsRunningProcesses_v2", 460},
-    {"nvmlDeviceGetGraphicsRunningProcesses_v3", 510},
-    {"nvmlDeviceGetMPSComputeRunningProcesses_v2", 460},
-    {"nvmlDeviceGetMPSComputeRunningProcesses_v3", 510},
-    {"nvmlDeviceGetMemoryAffinity", 450},
-    {"nvmlDeviceGetMemoryInfo_v2", 510},
-    {"nvmlDeviceGetMigMode", 450},
-    {"nvmlDeviceGetNumaNodeId", 545},
-    {"nvmlDeviceGetSupportedClocksEventReasons", 535},
-    {"nvmlDeviceIsMigDeviceHandle", 450},
-    {"nvmlSystemGetConfComputeState", 535},
+#define SINCE(name, driver) {#name, driver},
+#include "introduced.def"
 };
 
 unsigned int since(const char *name)

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pynvml
 import pytest
-from conftest import NOBODY, as_child, code_of
+from conftest import NOBODY, SOURCE, as_child, code_of
 
 
 def test_without_a_machine_no_driver_is_loaded(machine):
@@ -205,3 +207,26 @@ def test_a_log_that_forgot_calls_is_no_answer(nvml, machine):
     machine.control("log", "clear")
     nvml.nvmlSystemGetDriverVersion()
     assert machine.control("count", "nvmlSystemGetDriverVersion") == "1\n"
+
+
+def test_the_library_of_an_older_release_has_no_such_symbols(machine, place):
+    """As above, but found by the loader: pynvml looks the symbol up and there is none."""
+    old = place / "build/libnvidia-ml-470.so"
+    subprocess.run(["make", "-s", "-C", SOURCE, f"BUILD={place / 'build'}", old], check=True, timeout=120)
+    machine.control("set", "driver=470.256.02")
+    machine.control("log", "clear")
+    script = (
+        "import ctypes, pynvml\n"
+        f"ctypes.CDLL({str(old)!r}, mode=ctypes.RTLD_GLOBAL)\n"
+        "pynvml.nvmlInit()\n"
+        "gpu = pynvml.nvmlDeviceGetHandleByIndex(3)\n"
+        "print(pynvml.nvmlDeviceGetPersistenceMode(gpu))\n"
+        "for call, *of in (pynvml.nvmlDeviceGetNumaNodeId, gpu), (pynvml.nvmlSystemGetConfComputeState,):\n"
+        "    try:\n"
+        "        call(*of)\n"
+        "    except pynvml.NVMLError_FunctionNotFound:\n"
+        "        print('missing')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=20)
+    assert done.stdout.split() == ["0", "missing", "missing"]
+    assert [line["call"] for line in machine.log() if line["code"]] == []
