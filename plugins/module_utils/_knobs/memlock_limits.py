@@ -71,8 +71,7 @@ def run(host, params, check_mode):
 
 def put_back(host, want, params):
     """state: absent. Our files and keys go; processes that run keep their limit and are named."""
-    ours = units_with_ours(host)
-    want = want._replace(units=tuple(sorted(set(want.units) | set(ours))))
+    want = with_ours(host, want)
     before = view.state(host, want)
     steps = _journal.undo(host, KNOB, own_files=own_files(host), without_ours=without_ours)
     reload, pending = reload_steps(host, steps, before, params)
@@ -86,7 +85,7 @@ def result(host, want, before, steps, pending, conflicts):
     findings = review.findings(host, want, after)
     place_left = bool(want.targets or want.units)
     return outcome(
-        before, after, steps, conflicts=conflicts, restart_required=view.restart_required(host, want, after),
+        before, after, steps, conflicts=conflicts, restart_required=view.restart_required(host, after, steps),
         reload_pending=pending or False, supported=place_left,
         reason=None if place_left else "; ".join(row["reason"] for row in want.left_out),
         warnings=[row["message"] for row in conflicts] + [lint.sentence(row) for row in findings]
@@ -214,9 +213,18 @@ def own_files(host):
     return found + host.glob("%s/*.d/%s" % (_systemd.UNIT_DIR, units.NAME))
 
 
-def units_with_ours(host):
-    names = [path.split("/")[-2][:-len(".d")] for path in host.glob("%s/*.d/%s" % (_systemd.UNIT_DIR, units.NAME))]
-    return [name for name in names if name != "user@.service"]
+def with_ours(host, want):
+    """The places asked for and those where an earlier run left something, so that absent reports what it changes."""
+    recorded = [path for path, entry in _journal.load(host, KNOB)["files"].items() if entry["ours"] is not None]
+    found = set(recorded) | {path for path in own_files(host) if host.exists(path)}
+    names = [path.split("/")[-2][:-len(".d")] for path in found if path.startswith(_systemd.UNIT_DIR + "/")]
+    places = {pam.OURS: "pam", "/etc/systemd/system.conf.d/" + units.NAME: "systemd_system",
+              "/etc/systemd/user.conf.d/" + units.NAME: "systemd_user"}
+    places.update({runtime.ours: name for name, runtime in RUNTIMES.items()})
+    places.update({path: "docker" for path in found if path.endswith(".json")})
+    targets = set(want.targets) | {places[path] for path in found if path in places}
+    listed = set(want.units) | {name for name in names if name != "user@.service"}
+    return want._replace(targets=tuple(name for name in TARGETS if name in targets), units=tuple(sorted(listed)))
 
 
 def without_ours(path, current, ours):

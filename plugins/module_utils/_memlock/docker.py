@@ -207,7 +207,7 @@ def flags(rows, environment_files):
         name, mid, argument = word.partition("=")
         if not mid and position + 1 < len(words):
             argument = words[position + 1][0]
-        if name == "--config-file":
+        if name == "--config-file" and argument.startswith("/"):
             config = argument
         elif name == FLAG:
             ulimits.append((argument, origin))

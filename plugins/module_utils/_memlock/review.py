@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from . import docker, lint, machine, slurm, ulimit_lists, units, value
+from . import docker, lint, machine, pam, slurm, ulimit_lists, units, value
 from .lint import finding
 
 LOGINS = ("sshd", "login", "cron", "crond", "systemd-user")
@@ -33,8 +33,11 @@ def findings(host, want, after):
 
 def limits_findings(host):
     rows = []
+    if not host.exists(pam.MAIN) and not host.exists(pam.VENDOR_MAIN):
+        rows.append(finding(pam.MAIN, "the file is missing", "pam_limits of some releases then refuses every login",
+                            "Create it, empty"))
     listed = {path for path, text in machine.limits_files(host)}
-    hidden = ["/etc/security/limits.d/" + name for name in host.listdir("/etc/security/limits.d")]
+    hidden = ["%s/%s" % (pam.FOLDER, name) for name in host.listdir(pam.FOLDER)]
     for path in sorted(listed | set(hidden)):
         rows += lint.limits_file(path, host.read(path))
     return rows

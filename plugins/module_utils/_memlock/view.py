@@ -170,9 +170,9 @@ def pam_conflicts(host, want):
 
 # Who still runs with something else
 
-def restart_required(host, want, after):
+def restart_required(host, after, steps):
     """Units whose processes have another limit than a start would give them now."""
-    found = []
+    found, touched = [], [step.target for step in steps]
     for unit, found_row in after["units"].items():
         running = found_row["running"]
         boot = found_row if found_row["hard"] is not None else found_row["loaded"]
@@ -185,6 +185,6 @@ def restart_required(host, want, after):
     for name, path in (("docker", machine.docker_flags(host).config if "docker" in after else None),
                        ("crio", ulimit_lists.CRIO.ours)):
         pid = after.get(name, {}).get("pid")
-        if pid and machine.is_older_than_file(host, pid, path):
+        if pid and (path in touched or machine.is_older_than_file(host, pid, path)):
             found.append(name + ".service")
     return sorted(set(found))

@@ -83,6 +83,24 @@ def test_unlimited_has_a_word_or_a_number_of_its_own_everywhere():
     assert '"memlock=-1:-1"' in host.files[ulimit_lists.PODMAN.ours]
 
 
+def test_absent_says_who_still_has_the_limit():
+    """Also for places that are not named again."""
+    pids = {"docker.service": 70, "crio.service": 71, "slurmd.service": 50}
+    host = debian(units=list(pids), pids=pids)
+    apply(host, targets=["docker", "crio"], units=["slurmd.service"], apply_running=True)
+    result = apply(host, state="absent")
+    assert result["restart_required"] == ["crio.service", "docker.service", "slurmd.service"]
+    assert result["before"]["docker"]["hard"] == "unlimited" and result["after"]["docker"]["hard"] is None
+
+
+def test_image_build_without_a_running_systemd():
+    host = debian({"/run/systemd/system/.keep": None}, units=["slurmd.service"])
+    host.commands.clear()
+    result = apply(host, targets=["pam", "systemd_system", "systemd_user"], units=["slurmd.service"])
+    assert {step["action"] for step in result["steps"]} == {"write_file"} and result["reload_pending"] is False
+    assert result["after"]["units"]["slurmd.service"]["hard"] == "unlimited"
+
+
 def test_place_no_longer_asked_for_is_given_back():
     original = '{"live-restore": true}\n'
     host = debian({DAEMON_JSON: original}, units=["slurmd.service", "docker.service"])
@@ -222,11 +240,12 @@ def test_unit_value_in_the_wrong_section_or_file():
     assert sorted(effects(apply(host, targets=[], units=["slurmd.service"]))) == [path + ":2", path + ":4"]
 
 
-@pytest.mark.parametrize("text", ["", None])
-def test_empty_or_missing_limits_file(text):
-    """MEM-7."""
+@pytest.mark.parametrize("text, said", [("", []), (None, ["/etc/security/limits.conf"])])
+def test_empty_or_missing_limits_file(text, said):
+    """MEM-7: both are fine for us; pam_limits 1.5.2 refuses the session where the file is missing."""
     host = debian({"/etc/security/limits.conf": text})
-    assert apply(host)["after"]["pam"]["root"]["hard"] == "unlimited"
+    result = apply(host)
+    assert result["after"]["pam"]["root"]["hard"] == "unlimited" and list(effects(result)) == said
 
 
 def test_user_services_have_a_file_of_their_own():
