@@ -4,10 +4,12 @@
  * SPDX-License-Identifier: GPL-3.0-or-later
  */
 /* What the driver does by itself: hold and lose GPU state, reset, reboot, answer an injected error. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "boards.h"
@@ -58,11 +60,17 @@ void settle(struct machine *machine)
             lose_volatile(&machine->gpus[i]);
 }
 
-static void reset(struct gpu *gpu)
+/* What the kernel module keeps for a GPU. */
+static void forget(struct gpu *gpu)
 {
     lose_volatile(gpu);
     gpu->persistence_legacy = false;
     gpu->time_slice = 0;
+}
+
+static void reset(struct gpu *gpu)
+{
+    forget(gpu);
     gpu->ecc_current = gpu->ecc_pending;
 }
 
@@ -79,8 +87,8 @@ bool reset_gpu(struct machine *machine, int index)
 void reboot_machine(struct machine *machine)
 {
     memset(machine->clients, 0, sizeof machine->clients);
-    /* The module that is loaded now is the one installed with the library. */
-    memcpy(machine->driver, machine->library, sizeof machine->driver);
+    machine->loaded = false;
+    load_driver(machine);
     for (unsigned int i = 0; i < machine->gpu_count; i++) {
         struct gpu *gpu = &machine->gpus[i];
         memset(gpu->processes, 0, sizeof gpu->processes);
@@ -90,6 +98,41 @@ void reboot_machine(struct machine *machine)
         if (gpu->presence == LOST)
             gpu->presence = PRESENT;
     }
+}
+
+bool unload_driver(struct machine *machine)
+{
+    for (unsigned int i = 0; i < machine->gpu_count; i++)
+        if (held(machine, (int)i, false))
+            return false;
+    for (unsigned int i = 0; i < machine->gpu_count; i++) {
+        forget(&machine->gpus[i]);
+        mig_after_unload(&machine->gpus[i]);
+    }
+    machine->loaded = false;
+    return true;
+}
+
+bool load_driver(struct machine *machine)
+{
+    if (!machine->installed || machine->loaded)
+        return machine->loaded;
+    /* The module on disk is the one installed with the library. */
+    memcpy(machine->driver, machine->library, sizeof machine->driver);
+    machine->loaded = true;
+    return true;
+}
+
+unsigned int init_cost(const struct machine *machine, int gpu)
+{
+    return persistent(&machine->gpus[gpu]) || held(machine, gpu, false) ? 0 : machine->init_ms;
+}
+
+void wait_for_gpu(unsigned int milliseconds)
+{
+    struct timespec rest = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L};
+    while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
+        ;
 }
 
 unsigned int gpus_counted(const struct machine *machine)

@@ -19,10 +19,15 @@ void mig_after_reset(struct gpu *gpu)
 }
 
 /* The mode is kept on board by Ampere only; later generations start without. */
-void mig_after_reboot(struct gpu *gpu)
+void mig_after_unload(struct gpu *gpu)
 {
     const struct board *board = board_find(gpu->board);
     if (!board || board->architecture != AMPERE)
-        gpu->mig.pending = 0;
+        gpu->mig.current = gpu->mig.pending = 0;
+}
+
+void mig_after_reboot(struct gpu *gpu)
+{
+    mig_after_unload(gpu);
     mig_after_reset(gpu);
 }

@@ -11,6 +11,7 @@
 
 bool mig_capable(const struct gpu *gpu);
 void mig_after_reset(struct gpu *gpu);
+void mig_after_unload(struct gpu *gpu);
 void mig_after_reboot(struct gpu *gpu);
 
 #endif

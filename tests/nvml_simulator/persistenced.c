@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <syslog.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "format.h"
@@ -204,13 +203,6 @@ static bool listen_on_socket(void)
     return false;
 }
 
-static void initialise_gpu(unsigned int milliseconds)
-{
-    struct timespec rest = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000};
-    while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
-        ;
-}
-
 /* One GPU; what fails here is the GPU's own affair. Answers whether the GPU is there at all. */
 static bool attach(unsigned int index, const struct options *options)
 {
@@ -222,7 +214,7 @@ static bool attach(unsigned int index, const struct options *options)
     int code = injected(machine, "persistenced", (int)index);
     bool there = gpu->presence == PRESENT;
     bool on = there && code == 0 && persistence_known(gpu) && options->persistence;
-    unsigned int milliseconds = there && !held(machine, (int)index, false) ? machine->init_ms : 0;
+    unsigned int milliseconds = init_cost(machine, (int)index);
     format_pci(gpu, pci, sizeof pci);
     if (on) {
         client_hold(machine, (int)index);
@@ -232,7 +224,7 @@ static bool attach(unsigned int index, const struct options *options)
     log_append("persistenced", (int)index, code);
     state_end(true);
     if (on)
-        initialise_gpu(milliseconds);
+        wait_for_gpu(milliseconds);
     if (options->verbose && there)
         report(LOG_INFO, "device %s - registered", pci);
     if (on)

@@ -30,7 +30,8 @@ static const char usage[] =
     "  inject clear\n"
     "  log [CALL] | log clear              calls answered so far, one JSON object a line; names as in inject\n"
     "  count [CALL]                        how many of them; an error once the log is full (8192 calls) and forgets\n"
-    "  reboot                              what is volatile is lost\n"
+    "  reboot                              what is volatile is lost, the driver loaded\n"
+    "  unload | load                       the kernel module; no unload while a GPU is held\n"
     "  boards | behaviour | assumptions    what the simulator knows; what it does and how we know; what of it is assumed\n";
 
 static int fail(const char *what, const char *why)
@@ -92,7 +93,7 @@ static int create(int count, char **words)
 {
     static struct machine machine;
     struct gpu *gpu = NULL;
-    machine.loaded = true;
+    machine.loaded = machine.installed = true;
     if (count == 2 && strcmp(words[0], "-f") == 0) {
         const char *path = words[1];
         words = words_of_file(path, &count);
@@ -250,6 +251,14 @@ static int show_log(const char *call, bool only_count)
     return 0;
 }
 
+static int driver(bool (*change)(struct machine *machine), const char *refusal)
+{
+    if (!change(begin()))
+        return give_up("nvidia", refusal);
+    state_end(true);
+    return 0;
+}
+
 static int show_boards(void)
 {
     const struct board *board;
@@ -305,6 +314,10 @@ int main(int argc, char **argv)
         state_end(true);
         return 0;
     }
+    if (strcmp(command, "unload") == 0 && count == 0)
+        return driver(unload_driver, "a GPU is in use");
+    if (strcmp(command, "load") == 0 && count == 0)
+        return driver(load_driver, "no module for this kernel");
     if (strcmp(command, "boards") == 0)
         return show_boards();
     if (strcmp(command, "behaviour") == 0)

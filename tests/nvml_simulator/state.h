@@ -99,8 +99,10 @@ struct machine {
     char library[32];
     uint32_t cuda;
     bool loaded;
+    /* There is a module for this kernel, so that a boot loads it. */
+    bool installed;
     bool confidential_computing;
-    /* How long the driver needs to initialise one GPU that nobody holds; felt by the daemon's start. */
+    /* What it takes to initialise one GPU that nobody holds: whoever is the first to take it waits. */
     uint32_t init_ms;
     uint32_t gpu_count;
     struct gpu gpus[MAX_GPUS];
@@ -147,6 +149,12 @@ void client_hold(struct machine *machine, int gpu);
 /* What the GPU loses when nobody holds it any more, done where that is so. */
 void settle(struct machine *machine);
 void reboot_machine(struct machine *machine);
+/* False where a GPU is held, or where there is no module to load. */
+bool unload_driver(struct machine *machine);
+bool load_driver(struct machine *machine);
+/* What the next client will wait for this GPU; the wait itself comes after the transaction. */
+unsigned int init_cost(const struct machine *machine, int gpu);
+void wait_for_gpu(unsigned int milliseconds);
 bool reset_gpu(struct machine *machine, int gpu);
 bool held(const struct machine *machine, int gpu, bool by_others_than_daemon);
 bool persistent(const struct gpu *gpu);

@@ -74,7 +74,7 @@ static bool set_library(struct machine *machine, const char *value)
 
 static bool set_loaded(struct machine *machine, const char *value)
 {
-    return to_switch(&machine->loaded, value);
+    return to_switch(&machine->loaded, value) && to_switch(&machine->installed, value);
 }
 
 static bool set_cuda(struct machine *machine, const char *value)
@@ -98,10 +98,11 @@ static const struct {
 } machine_keys[] = {
     {"driver", "driver=VERSION                  kernel module and library", set_driver},
     {"library", "library=VERSION                 the library alone: a mismatch until the next reboot", set_library},
-    {"loaded", "loaded=on|off                   the kernel module", set_loaded},
+    {"loaded", "loaded=on|off                   the kernel module; off: not at the next boot either", set_loaded},
     {"cuda", "cuda=12040                      0: what the driver's release implies", set_cuda},
     {"confidential_computing", "confidential_computing=on|off", set_confidential},
-    {"init_ms", "init_ms=N                       what the start of one GPU takes the daemon", set_init_ms},
+    {"init_ms", "init_ms=N                       what taking a GPU costs that nobody holds, persistence off",
+     set_init_ms},
 };
 
 /* GPU */

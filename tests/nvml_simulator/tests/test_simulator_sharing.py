@@ -165,3 +165,45 @@ def test_reboot_keeps_what_is_on_the_board(machine):
     # The A30 is an Ampere, the H100 is not.
     assert [gpu["mig"] and gpu["mig"]["current"] for gpu in shown] == [True, False, None, False]
     assert (shown[1]["compute_mode"], shown[1]["processes"]) == ("default", [])
+
+
+def test_the_module_is_reloaded_when_nobody_holds_a_gpu(machine):
+    machine.control("set", "library=580.105.08", *("gpu", 0, "mig=on", "gpu", 1, "mig=on", "persistence=on"))
+    machine.control("process", "add", 1, "pid=77")
+    assert "in use" in machine.control("unload", check=False)
+    machine.control("process", "remove", 1, "pid=77")
+    machine.control("unload")
+    assert code_of(pynvml.nvmlInit) == 9
+    machine.control("load")
+    assert code_of(pynvml.nvmlInit) == 0
+    assert pynvml.nvmlSystemGetDriverVersion() == "580.105.08"
+    shown = machine.shown["gpus"]
+    assert [gpu["mig"] and gpu["mig"]["current"] for gpu in shown] == [True, False, None, False]
+    assert [gpu["persistence"] for gpu in shown] == [False] * 4
+
+
+def test_a_boot_loads_the_module_if_there_is_one(machine):
+    machine.control("unload")
+    machine.control("reboot")
+    assert code_of(pynvml.nvmlInit) == 0
+    pynvml.nvmlShutdown()
+    machine.control("set", "loaded=off")
+    machine.control("reboot")
+    assert code_of(pynvml.nvmlInit) == 9
+    assert "no module" in machine.control("load", check=False)
+
+
+def test_only_the_first_client_of_a_gpu_without_persistence_waits(machine):
+    def seconds(index):
+        started = time.monotonic()
+        pynvml.nvmlDeviceGetHandleByIndex(index)
+        return time.monotonic() - started
+
+    machine.control("set", "init_ms=200", "gpu", 1, "persistence=on")
+    pynvml.nvmlInit()
+    assert seconds(0) >= 0.2
+    assert max(seconds(0), seconds(1)) < 0.1
+    assert as_child(lambda: seconds(0) >= 0.1) == 0
+    pynvml.nvmlShutdown()
+    pynvml.nvmlInit()
+    assert seconds(0) >= 0.2
