@@ -6,7 +6,7 @@
 """Virtual environments with locked versions, one for each Python.
 
 environments.py make 3.11   makes or updates it (build/venv for 3.11, else build/python/<version>) and prints its path
-environments.py lock        resolves the tools named in pyproject.toml anew, for every Python here, into requirements.lock
+environments.py lock        resolves the tools named in pyproject.toml anew, for every Python here
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import interpreters
 REPOSITORY = Path(__file__).resolve().parent.parent
 LOCK = REPOSITORY / "requirements.lock"
 MAIN = "3.11"
-HEAD = "# Exact versions of the development tools, one section for each Python. Made by `make lock` from pyproject.toml.\n"
+HEAD = "# Exact versions of the development tools, by Python version. Made by `make lock` from pyproject.toml.\n"
 
 
 def main():
