@@ -4,12 +4,10 @@
  * SPDX-License-Identifier: GPL-3.0-or-later
  */
 /* What the driver does by itself: hold and lose GPU state, reset, reboot, answer an injected error. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "boards.h"
@@ -128,13 +126,6 @@ unsigned int init_cost(const struct machine *machine, int gpu)
     return persistent(&machine->gpus[gpu]) || held(machine, gpu, false) ? 0 : machine->init_ms;
 }
 
-void wait_for_gpu(unsigned int milliseconds)
-{
-    struct timespec rest = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L};
-    while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
-        ;
-}
-
 unsigned int gpus_counted(const struct machine *machine)
 {
     unsigned int count = 0;
@@ -173,6 +164,7 @@ int injected(struct machine *machine, const char *call, int gpu)
             continue;
         if (code == 0) {
             rule->hits++;
+            delay(rule->delay_ms);
             code = rule->code;
         }
     }

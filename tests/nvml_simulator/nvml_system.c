@@ -140,12 +140,10 @@ static nvmlReturn_t answer_handle(struct call *call, int index, nvmlReturn_t oth
         code = index < 0 ? otherwise : call_about(call, index);
     if (code != NVML_SUCCESS)
         return call_end(call, code);
-    unsigned int milliseconds = init_cost(call->machine, index);
+    delay(init_cost(call->machine, index));
     client_hold(call->machine, index);
     *device = handle_of(call->machine, index);
-    call_end(call, NVML_SUCCESS);
-    wait_for_gpu(milliseconds);
-    return NVML_SUCCESS;
+    return call_end(call, NVML_SUCCESS);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)

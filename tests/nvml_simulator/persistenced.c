@@ -214,17 +214,15 @@ static bool attach(unsigned int index, const struct options *options)
     int code = injected(machine, "persistenced", (int)index);
     bool there = gpu->presence == PRESENT;
     bool on = there && code == 0 && persistence_known(gpu) && options->persistence;
-    unsigned int milliseconds = init_cost(machine, (int)index);
     format_pci(gpu, pci, sizeof pci);
     if (on) {
+        delay(init_cost(machine, (int)index));
         client_hold(machine, (int)index);
         gpu->persistence_daemon = true;
         gpu->uvm_persistence = options->uvm_persistence;
     }
     log_append("persistenced", (int)index, code);
     state_end(true);
-    if (on)
-        wait_for_gpu(milliseconds);
     if (options->verbose && there)
         report(LOG_INFO, "device %s - registered", pci);
     if (on)

@@ -143,8 +143,8 @@ static void show_injections(const struct machine *machine)
             printf("null");
         else
             printf("%d", rule->gpu);
-        printf(", \"from\": %u, \"times\": %u, \"calls\": %u, \"hits\": %u}", rule->skip + 1, rule->times, rule->seen,
-               rule->hits);
+        printf(", \"delay_ms\": %u, \"from\": %u, \"times\": %u, \"calls\": %u, \"hits\": %u}", rule->delay_ms,
+               rule->skip + 1, rule->times, rule->seen, rule->hits);
         separator = ", ";
     }
     printf("],\n");

@@ -24,9 +24,10 @@ static const char usage[] =
     "  process add ID pid=N [kind=compute|graphics|mps] [memory=MIB] [name=TEXT] [follow=on]\n"
     "                                      follow: gone when the real process with this pid is\n"
     "  process remove ID pid=N\n"
-    "  inject CALL code=N [gpu=ID] [from=N] [times=N]\n"
-    "                                      the N-th call from now on and all after it, or only so many, answer the code;\n"
-    "                                      * is every call, nvmlX is nvmlX_vN too, nvmlInit is each of its forms\n"
+    "  inject CALL [code=N] [delay_ms=N] [gpu=ID] [from=N] [times=N]\n"
+    "                                      the N-th call from now on and all after it, or only so many, answer this\n"
+    "                                      code or answer late; * is every call, nvmlX is nvmlX_vN too, and nvmlInit is\n"
+    "                                      each of its forms\n"
     "  inject clear\n"
     "  log [CALL] | log clear              calls answered so far, one JSON object a line; names as in inject\n"
     "  count [CALL]                        how many of them; an error once the log is full (8192 calls) and forgets\n"
@@ -212,6 +213,8 @@ static int inject(int count, char **words)
             rule.code = (int32_t)parsed;
         else if ((value = after(words[i], "gpu=")))
             good = (rule.gpu = find_gpu(machine, value)) >= 0;
+        else if ((value = after(words[i], "delay_ms=")))
+            good = number(value, &rule.delay_ms);
         else if ((value = after(words[i], "from=")) && (good = number(value, &parsed) && parsed))
             rule.skip = parsed - 1;
         else if ((value = after(words[i], "times=")))
@@ -219,8 +222,8 @@ static int inject(int count, char **words)
         if (!good)
             return give_up(words[i], "not understood");
     }
-    if (!rule.code)
-        return give_up("inject", "no code=N");
+    if (!rule.code && !rule.delay_ms)
+        return give_up("inject", "no code=N, no delay_ms=N");
     for (int i = 0; i < MAX_INJECTIONS; i++)
         if (!machine->injections[i].used) {
             machine->injections[i] = rule;

@@ -42,6 +42,7 @@ static pid_t opened_by;
 /* The open file that holds the lock on this client's byte. A forked child shares it, as it would the device node. */
 static int client_fd = -1;
 static int client_slot = -1;
+static _Thread_local unsigned int delayed_ms;
 
 const char *state_path(void)
 {
@@ -190,6 +191,15 @@ void state_end(bool commit)
         atomic_store(&store->active, 1 - (atomic_load(&store->active) & 1));
     flock(state_fd, LOCK_UN);
     pthread_mutex_unlock(&in_process);
+    struct timespec rest = {.tv_sec = delayed_ms / 1000, .tv_nsec = delayed_ms % 1000 * 1000000L};
+    while (delayed_ms && nanosleep(&rest, &rest) != 0 && errno == EINTR)
+        ;
+    delayed_ms = 0;
+}
+
+void delay(unsigned int milliseconds)
+{
+    delayed_ms += milliseconds;
 }
 
 void log_append(const char *call, int gpu, int code)

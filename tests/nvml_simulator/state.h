@@ -86,7 +86,9 @@ struct injection {
     bool used;
     char call[TEXT];
     int32_t gpu;
+    /* 0: a delay alone. */
     int32_t code;
+    uint32_t delay_ms;
     /* This many matching calls still work; then `times` fail, 0 meaning all. */
     uint32_t skip;
     uint32_t times;
@@ -130,6 +132,8 @@ int state_begin(struct machine **machine);
 void state_end(bool commit);
 
 /* Inside a transaction. */
+/* Waited for when the transaction is over, so that nobody else has to. */
+void delay(unsigned int milliseconds);
 void log_append(const char *call, int gpu, int code);
 uint64_t log_count(void);
 /* The n-th call since the machine was made, counted from 0; NULL once the ring has forgotten it. */
@@ -152,9 +156,8 @@ void reboot_machine(struct machine *machine);
 /* False where a GPU is held, or where there is no module to load. */
 bool unload_driver(struct machine *machine);
 bool load_driver(struct machine *machine);
-/* What the next client will wait for this GPU; the wait itself comes after the transaction. */
+/* What the next client will wait for this GPU. */
 unsigned int init_cost(const struct machine *machine, int gpu);
-void wait_for_gpu(unsigned int milliseconds);
 bool reset_gpu(struct machine *machine, int gpu);
 bool held(const struct machine *machine, int gpu, bool by_others_than_daemon);
 bool persistent(const struct gpu *gpu);

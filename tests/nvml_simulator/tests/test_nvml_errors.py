@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pynvml
@@ -159,7 +160,7 @@ def test_injection_once_always_and_from_the_nth_call(nvml, machine):
     machine.control("inject", "nvmlDeviceGetName", "code=15", "from=2", "times=2")
     assert codes(5) == [0, 15, 15, 0, 0]
     assert machine.shown["injections"] == [
-        {"call": "nvmlDeviceGetName", "code": 15, "gpu": None, "from": 2, "times": 2, "calls": 5, "hits": 2}
+        {"call": "nvmlDeviceGetName", "code": 15, "gpu": None, "delay_ms": 0, "from": 2, "times": 2, "calls": 5, "hits": 2}
     ]
 
 
@@ -176,6 +177,24 @@ def test_injection_on_one_gpu_every_call_and_any_version(nvml, machine):
     assert code_of(nvml.nvmlDeviceGetCpuAffinityWithinScope, gpus[0], 16, 0) == 0
     machine.control("inject", "*", "code=17")
     assert code_of(nvml.nvmlDeviceGetCount) == code_of(nvml.nvmlDeviceGetName, gpus[0]) == 17
+
+
+def test_a_late_answer_delays_no_other_client(nvml, machine):
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    machine.control("inject", "nvmlDeviceGetName", "delay_ms=400", "times=1")
+    machine.control("inject", "nvmlDeviceGetName", "code=10", "from=2", "times=1")
+    child = os.fork()
+    if child == 0:
+        os._exit(code_of(nvml.nvmlDeviceGetName, gpu))
+    deadline = time.monotonic() + 5
+    while machine.shown["injections"][0]["hits"] == 0:
+        assert time.monotonic() < deadline
+    started = time.monotonic()
+    assert code_of(nvml.nvmlDeviceGetName, gpu) == 10
+    assert nvml.nvmlDeviceGetName(gpu) == "NVIDIA A30"
+    assert os.waitpid(child, os.WNOHANG) == (0, 0), "the late answer came before the others'"
+    assert time.monotonic() - started < 0.3
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_injection_into_init(machine):

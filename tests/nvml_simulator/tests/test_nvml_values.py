@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 
 import pytest
-from conftest import code_of
+from conftest import SOURCE, code_of
 
 
 def cpus(words) -> set[int]:
@@ -18,6 +20,24 @@ def cpus(words) -> set[int]:
 @pytest.fixture
 def gpus(nvml):
     return [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+
+
+def test_structures_are_as_large_as_the_binding_declares(nvml):
+    """The header's own assertions hold for the C side; here they are held against the ctypes side."""
+    sizes = dict(re.findall(r"_Static_assert\(sizeof\((\w+)\) == (\d+)", (SOURCE / "nvml_abi.h").read_text()))
+    classes = {
+        "nvmlPciInfo_t": nvml.nvmlPciInfo_t,
+        "nvmlMemory_t": nvml.c_nvmlMemory_t,
+        "nvmlMemory_v2_t": nvml.c_nvmlMemory_v2_t,
+        "nvmlUtilization_t": nvml.c_nvmlUtilization_t,
+        "nvmlProcessInfo_t": nvml.c_nvmlProcessInfo_v3_t,
+        "nvmlConfComputeSystemState_t": nvml.c_nvmlConfComputeSystemState_t,
+        "nvmlFieldValue_t": nvml.c_nvmlFieldValue_t,
+    }
+    assert {name: int(size) for name, size in sizes.items()} == {
+        name: ctypes.sizeof(structure) for name, structure in classes.items()
+    }
+    assert nvml.nvmlMemory_v2 == ctypes.sizeof(nvml.c_nvmlMemory_v2_t) | 2 << 24
 
 
 def test_versions(nvml):
