@@ -58,6 +58,7 @@ def test_no_machine(machine, monkeypatch):
     assert machine.smi("--gpu-reset", "-i", 0)[0] == 9
 
 
+@pytest.mark.root
 def test_reset(machine):
     machine.control("set", "gpu", 0, "mig_pending=on", "persistence=on", "gpu", 1, "persistence=on")
     code, output = machine.smi("--gpu-reset", "-i", machine.shown["gpus"][0]["uuid"])
@@ -73,6 +74,7 @@ def test_reset(machine):
     assert machine.smi("--gpu-reset", "-i", 7)[0] == 6
 
 
+@pytest.mark.root
 def test_time_slice(machine):
     assert machine.smi("compute-policy", "-i", "1", "--set-timeslice=3")[0] == 0
     assert machine.smi("compute-policy", "-i", "1", "--list")[1] == "GPU 00000000:43:00.0\n    Time-slice: Long\n"
