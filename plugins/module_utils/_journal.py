@@ -90,9 +90,9 @@ def undo(host, knob, own_files=(), without_ours=None):
     """
     from ._plan import Step, file_step, kernel_step
 
-    for path in list(own_files) + [journal_path(knob)]:
-        host.unstage(path)  # what a killed run left
     journal = load(host, knob)
+    for path in list(own_files) + list(journal["files"]) + [journal_path(knob)]:
+        host.unstage(path)  # what a killed run left
     steps = []
     for path, original in sorted(journal["values"].items()):
         steps += kernel_step(host, path, original)

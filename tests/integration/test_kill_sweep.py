@@ -41,8 +41,10 @@ TREE = {
     "proc/sys/vm/swappiness": "60\n", "proc/sys/kernel/numa_balancing": "1\n", "proc/self/cgroup": "0::/\n",
     "etc/os-release": "ID=debian\nVERSION_ID=12\n", "etc/security/limits.conf": "# none\n",
     "etc/security/limits.d/.keep": "", "etc/systemd/system/.keep": "", "etc/systemd/user.conf": "[Manager]\n",
-    "etc/docker/daemon.json": '{\n  "log-level": "warn"\n}\n', "usr/bin/dockerd": "", "var/lib/dpkg/status": "",
+    "etc/docker/daemon.json": '{\n  "log-level": "warn"\n}\n', "var/lib/dpkg/status": "", "usr/lib/systemd/systemd": "",
     "usr/lib/systemd/system/slurmd.service": "[Service]\nExecStart=/usr/sbin/slurmd\n",
+    "usr/lib/systemd/system/docker.service": "[Service]\nExecStart=/usr/bin/dockerd -H fd://\n",
+    "usr/lib/x86_64-linux-gnu/security/pam_limits.so": "",
 }
 
 pytestmark = pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")

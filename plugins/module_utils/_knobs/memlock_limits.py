@@ -73,7 +73,7 @@ def put_back(host, want, params):
     """state: absent. Our files and keys go; processes that run keep their limit and are named."""
     want = with_ours(host, want)
     before = view.state(host, want)
-    steps = _journal.undo(host, KNOB, own_files=own_files(host), without_ours=without_ours)
+    steps = undo(host)
     reload, pending = reload_steps(host, steps, before, params)
     steps += reload
     carry_out(host, KNOB, steps, PERFORMERS, restoring=True)
@@ -198,7 +198,7 @@ def file_steps(host, want):
     steps = []
     for path, text in files.items():
         steps += file_step(host, path, text)
-    dropped = _journal.undo(host, KNOB, own_files=own_files(host), without_ours=without_ours)
+    dropped = undo(host)
     steps += [step for step in dropped if step.target not in files]
     future = host.planned()
     for step in steps:
@@ -206,11 +206,18 @@ def file_steps(host, want):
     return steps, conflicts + view.conflicts(future, want, all_units(want), MANAGERS, RUNTIMES)
 
 
+def undo(host):
+    """Steps that take back what earlier runs wrote. What a killed run had only prepared goes at once."""
+    host.unstage(machine.docker_flags(host).config)
+    return _journal.undo(host, KNOB, own_files=own_files(host), without_ours=without_ours)
+
+
 def own_files(host):
-    """Paths only we write, wherever an earlier run put them."""
+    """Paths only we write, wherever an earlier run put them, or prepared them before it was killed."""
     found = [pam.OURS] + [runtime.ours for runtime in RUNTIMES.values()]
     found += ["/etc/systemd/%s.d/%s" % (name, units.NAME) for name in MANAGERS.values()]
-    return found + host.glob("%s/*.d/%s" % (_systemd.UNIT_DIR, units.NAME))
+    folders = set(host.glob(_systemd.UNIT_DIR + "/*.d")) | {_systemd.UNIT_DIR + "/user@.service.d"}
+    return found + ["%s/%s" % (folder, units.NAME) for folder in sorted(folders)]
 
 
 def with_ours(host, want):
