@@ -79,13 +79,22 @@ int state_create(const struct machine *machine)
     filled->version = VERSION;
     filled->size = sizeof *filled;
     filled->machines[0] = *machine;
-    int fd = open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    /* Every user is a possible client, as with the device nodes. */
-    if (fd < 0 || fchmod(fd, 0666) != 0 || write(fd, filled, sizeof *filled) != (ssize_t)sizeof *filled ||
-        rename(fresh, path) != 0)
-        failed = errno ? errno : EIO;
-    if (fd >= 0)
+    int fd = failed ? -1 : open(fresh, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (failed == 0 && fd < 0)
+        failed = errno;
+    if (fd >= 0) {
+        ssize_t written = write(fd, filled, sizeof *filled);
+        /* Every user is a possible client, as with the device nodes. */
+        if (written < 0 || fchmod(fd, 0666) != 0)
+            failed = errno;
+        else if (written != (ssize_t)sizeof *filled)
+            failed = ENOSPC;
+        else if (rename(fresh, path) != 0)
+            failed = errno;
         close(fd);
+        if (failed)
+            unlink(fresh);
+    }
     free(filled);
     return failed;
 }

@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
+import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import NOBODY, SOURCE
@@ -39,6 +43,27 @@ def test_a_description_in_a_file(machine, tmp_path):
     shown = machine.shown
     assert (shown["driver"], shown["cuda"]) == ("535.247.01", "12.2")
     assert [(gpu["name"], gpu["cpus"]) for gpu in shown["gpus"]] == [("NVIDIA B200", "0-3")]
+
+
+def test_no_room_for_a_new_machine(machine):
+    before = machine.shown
+    made = Path(os.environ["NVML_SIMULATOR_STATE"])
+
+    def small_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = subprocess.run(
+        [machine.binaries / "nvml-simctl", "create", "gpu", "board=A30"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+        preexec_fn=small_files,
+    )
+    assert (done.returncode, "No space left on device" in done.stderr) == (1, True)
+    assert [path.name for path in made.parent.iterdir()] == [made.name]
+    assert machine.shown == before
 
 
 def test_every_board_can_be_made(machine):
