@@ -19,22 +19,8 @@ description:
   - Nodes with CPUs, nodes with memory only (GPU memory of Grace and POWER9, CXL) and empty nodes are told apart. Only
     nodes with CPUs are recommended for CPUs.
   - The hints are ready to use for numactl, systemd units, Slurm's gres.conf and the kubelet.
-attributes:
-  check_mode:
-    description: Can run in check mode and return the same as outside of it.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed or would change.
-    support: N/A
-    details:
-      - It changes nothing.
-  facts:
-    description: Returns C(ansible_facts) that are kept with the host's facts.
-    support: full
-  platform:
-    description: Systems the module runs on.
-    platforms: Linux
-    support: full
+extends_documentation_fragment:
+  - ai_infra.gpu_host._attributes.facts
 options:
   sysfs_root:
     description:
