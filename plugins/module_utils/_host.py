@@ -184,6 +184,25 @@ class Host:
         """
         return (None, None) if self.root else try_memory_policy()
 
+    def may_raise_limit(self, resource_id, hard):
+        """Whether processes here may have this hard limit; -1 is unlimited. Most containers may not.
+
+        None below a root of its own. The kernel is asked by doing it to this process, which then gets back what it had.
+        """
+        if self.root:
+            return None
+        import resource  # Linux only, and needed nowhere else
+
+        had = resource.getrlimit(resource_id)
+        if had[1] == resource.RLIM_INFINITY or -1 < hard <= had[1]:
+            return True
+        try:
+            resource.setrlimit(resource_id, (had[0], hard))
+        except (OSError, ValueError):
+            return False
+        resource.setrlimit(resource_id, had)
+        return True
+
     # Changing
 
     def act(self, argv, timeout=60):
@@ -443,6 +462,9 @@ class PlannedHost(Host):
 
     def memory_policy(self):
         return self.base.memory_policy()
+
+    def may_raise_limit(self, resource_id, hard):
+        return self.base.may_raise_limit(resource_id, hard)
 
     def act(self, argv, timeout=60):
         return Ran(0, "", "")

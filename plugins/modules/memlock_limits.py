@@ -224,7 +224,8 @@ conflicts:
       sample: "/etc/security/limits.d/zzz-site.conf:4 decides the locked memory of alice: 65536 (wanted: unlimited)"
   sample: []
 findings:
-  description: Lines of others that do not do what they say, and whatever else keeps the limit from a job. Also given as warnings.
+  description: Lines of others that do not do what they say, and whatever else keeps the limit from a job. One warning sums
+    them up.
   returned: success
   type: list
   elements: dict

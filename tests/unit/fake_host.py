@@ -34,7 +34,7 @@ class FakeHost(Host):
     """
 
     def __init__(self, files=None, links=None, devices=(), commands=None, nvml=None, read_only=(), full=False,
-                 affinity=range(4096)):
+                 affinity=range(4096), may_raise=True):
         super().__init__("/")
         self.files = dict(files or {})
         self.links = dict(links or {})
@@ -44,6 +44,7 @@ class FakeHost(Host):
         self.read_only = tuple(read_only)
         self.full = full
         self.cpus = set(affinity)
+        self.may_raise = may_raise
         self.modes = {}
         self.folders = set()
         self.writes = []
@@ -129,6 +130,9 @@ class FakeHost(Host):
 
     def memory_policy(self):
         return True, None
+
+    def may_raise_limit(self, resource_id, hard):
+        return self.may_raise
 
     def _check(self, path):
         if any(path.startswith(prefix) for prefix in self.read_only):

@@ -18,7 +18,6 @@ KNOB = "memlock_limits"
 TARGETS = ("pam", "systemd_system", "systemd_user", "docker", "containerd", "crio", "podman")
 RUNTIMES = {"crio": ulimit_lists.CRIO, "podman": ulimit_lists.PODMAN}
 MANAGERS = {"systemd_system": "system.conf", "systemd_user": "user.conf"}
-RLIMIT_MEMLOCK = 8  # on every architecture NVIDIA drives
 
 ARGUMENT_SPEC = dict(COMMON, **{
     "value": {"type": "str", "default": "unlimited"},
@@ -88,7 +87,7 @@ def result(host, want, before, steps, pending, conflicts):
         before, after, steps, conflicts=conflicts, restart_required=view.restart_required(host, after, steps),
         reload_pending=pending or False, supported=place_left,
         reason=None if place_left else "; ".join(row["reason"] for row in want.left_out),
-        warnings=[row["message"] for row in conflicts] + [lint.sentence(row) for row in findings]
+        warnings=[row["message"] for row in conflicts] + lint.summary(findings)
         + ([pending] if pending else []) + review.capability(host, want.limit),
         findings=findings, left_out=[dict(row) for row in want.left_out])
 
@@ -301,7 +300,7 @@ def running_steps(before, limit):
 def set_rlimit(host, step):
     """Performer of set_rlimit, with the kernel's answer read back."""
     pid, limit = step.detail
-    host.set_rlimit(pid, RLIMIT_MEMLOCK, limit, limit)
+    host.set_rlimit(pid, value.RLIMIT_MEMLOCK, limit, limit)
     path = "/proc/%d/limits" % pid
     if host.is_planned:
         host.replace(path, value.proc_text(host.read(path) or "", value.Limits(limit, limit)))

@@ -23,6 +23,14 @@ def sentence(row):
     return "%s: %s: %s. %s." % (row["where"], row["text"], row["effect"], row["remedy"])
 
 
+def summary(rows):
+    """All findings as one warning: the first in full, how many more there are."""
+    if not rows:
+        return []
+    more = " (%d more in findings)" % (len(rows) - 1) if len(rows) > 1 else ""
+    return [sentence(rows[0]) + more]
+
+
 # limits.conf
 
 def limits_file(path, content):

@@ -12,7 +12,6 @@ from . import docker, logins, pam, slurm, ulimit_lists, units, value
 PAM_MODULES = ("/usr/lib*/security/pam_limits.so", "/usr/lib/*/security/pam_limits.so",
                "/lib*/security/pam_limits.so", "/lib/*/security/pam_limits.so")
 SHOWN = ("LoadState", "MainPID", "DropInPaths", "NeedDaemonReload", units.KEY, units.KEY + "Soft")
-CAP_SYS_RESOURCE = 24
 TICKS = 100  # USER_HZ, the unit of /proc, whatever the kernel's own rate
 # An id that no distribution gives away by itself: an ordinary user, in no group that a file could name.
 EXAMPLE_ID = 59999
@@ -236,15 +235,3 @@ def slurm_files(host):
     folder = main.rsplit("/", 1)[0]
     included = [name if name.startswith("/") else "%s/%s" % (folder, name) for name in slurm.includes(text)]
     return [(main, text)] + [(path, host.read(path)) for path in included if host.exists(path)]
-
-
-# What could stop a limit from being raised
-
-def lacks_capability(host, limit):
-    """Whether this host, most likely a container, can't raise the limit to the wanted one."""
-    status = dict(line.partition(":")[::2] for line in (host.read("/proc/self/status") or "").splitlines())
-    capabilities = status.get("CapEff", "").strip()
-    if not capabilities or int(capabilities, 16) >> CAP_SYS_RESOURCE & 1:
-        return False
-    own = value.from_proc(host.read("/proc/self/limits"))
-    return own is None or value.worth(own.hard) < value.worth(limit)

@@ -122,6 +122,7 @@ def number(text):
 
 def capability(host, limit):
     """A warning where nobody can raise a limit, whatever the files say."""
-    if not machine.lacks_capability(host, limit):
+    if host.may_raise_limit(value.RLIMIT_MEMLOCK, limit) is not False:
         return []
-    return ["this system has no CAP_SYS_RESOURCE, as in a container: files are written, but no limit can be raised here"]
+    return ["nobody may raise a limit here (no CAP_SYS_RESOURCE, as in a container): the files are written, but have no "
+            "effect until the host itself gives the limit"]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from .._errors import BadInput
 
 UNLIMITED = -1
+RLIMIT_MEMLOCK = 8  # on every architecture NVIDIA drives
 # What prlimit and systemd's show print for "no limit".
 INFINITY = 18446744073709551615
 SMALLEST = 65536

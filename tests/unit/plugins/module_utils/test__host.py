@@ -7,7 +7,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +133,17 @@ def test_planned_host_sees_its_own_writes_and_the_real_one_nothing(host, tmp_pat
 ])
 def test_how_a_kernel_file_reads_after_a_write(old, value, shown):
     assert as_kernel_shows(old, value) == shown
+
+
+def test_right_to_raise_a_limit_is_tried_and_given_back(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    soft = before[0] if before[0] != -1 else 1 << 20
+    child = (
+        "import resource, sys; from ansible_collections.ai_infra.gpu_host.plugins.module_utils._host import Host\n"
+        "resource.setrlimit(8, (4096, %d)); host = Host()\n"
+        "print(host.may_raise_limit(8, 4096), host.may_raise_limit(8, -1), resource.getrlimit(8))\n" % soft)
+    done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True, timeout=30,
+                          env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)))
+    may = bool(int(Path("/proc/self/status").read_text().split("CapEff:")[1].split()[0], 16) >> 24 & 1)
+    assert done.stdout.split(maxsplit=2) == ["True", str(may), "(4096, %d)\n" % soft]
+    assert Host(str(tmp_path)).may_raise_limit(8, -1) is None
