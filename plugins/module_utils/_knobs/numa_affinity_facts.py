@@ -12,7 +12,7 @@ from .. import _gpus, _nvml, _sysfs
 from .._errors import BadInput, NvmlError
 from .._host import Host
 from .._topology import devices, expected, nodes as numa, pci, resolve
-from .._topology.lists import format_list
+from .._topology.lists import format_list, parse_int
 
 ARGUMENT_SPEC = {
     "sysfs_root": {"type": "path", "default": "/"},
@@ -91,14 +91,26 @@ def read_machine(host):
     cpus, mems = _sysfs.allowed(host)
     cpuset_cpus, cpuset_mems = _sysfs.cpuset(host)
     policy, why_not = host.memory_policy()
+    siblings = _sysfs.siblings(host, numa.core_groups(found, sockets, online))
     return devices.Machine(
-        online=online, offline=_sysfs.cpu_list(host, "offline") or frozenset(),
-        isolated=_sysfs.cpu_list(host, "isolated") or frozenset(), isolcpus=_sysfs.isolcpus(host),
-        nodes=found, has_nodes=has_nodes, sockets=sockets,
-        cores=numa.cores(_sysfs.siblings(host, numa.core_groups(found, sockets, online)), sockets, found), l3_groups=_sysfs.l3_groups(host, online),
-        allowed_cpus=cpus, allowed_mems=mems, cpuset_cpus=cpuset_cpus, cpuset_mems=cpuset_mems,
-        policy_allowed=policy, policy_reason=why_not, page_size=None if host.root else host.page_size(),
-        virtual_machine=_sysfs.virtual_machine(host), container=_sysfs.container(host),
+        online=online,
+        offline=_sysfs.cpu_list(host, "offline") or frozenset(),
+        isolated=_sysfs.cpu_list(host, "isolated") or frozenset(),
+        isolcpus=_sysfs.isolcpus(host),
+        nodes=found,
+        has_nodes=has_nodes,
+        sockets=sockets,
+        cores=numa.cores(siblings, sockets, found),
+        l3_groups=_sysfs.l3_groups(host, online),
+        allowed_cpus=cpus,
+        allowed_mems=mems,
+        cpuset_cpus=cpuset_cpus,
+        cpuset_mems=cpuset_mems,
+        policy_allowed=policy,
+        policy_reason=why_not,
+        page_size=None if host.root else host.page_size(),
+        virtual_machine=_sysfs.virtual_machine(host),
+        container=_sysfs.container(host),
     )
 
 
@@ -147,7 +159,7 @@ def name_gpus(host, functions, nvml):
             memory = pci.gpu_memory_node(status) if status else said.memory_node
             names[function.pci] = devices.Name(
                 said.uuid or pci.driver_uuid(information), said.index, said.name or information.get("Model"),
-                _sysfs.lists.parse_int(information.get("Device Minor")), memory)
+                parse_int(information.get("Device Minor")), memory)
     return names
 
 
