@@ -3,7 +3,7 @@
  * GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
  * SPDX-License-Identifier: GPL-3.0-or-later
  */
-/* What is known of each board. Device ids, names and sizes as published by NVIDIA and in public reports. */
+/* What is known of each board. How we know it: behaviour.c. */
 #ifndef NVML_SIMULATOR_BOARDS_H
 #define NVML_SIMULATOR_BOARDS_H
 

@@ -17,7 +17,7 @@
 
 static const char usage[] =
     "nvml-simctl COMMAND ...\n"
-    "  create [WORD...] [gpu WORD...]...   a new machine; `-f FILE` in place of words reads them from a file (- is stdin)\n"
+    "  create [WORD...] [gpu WORD...]...   a new machine; `-f FILE` in place of words: from a file, - is stdin\n"
     "  show                                all of it, as JSON\n"
     "  set [WORD...] [gpu ID WORD...]...   ID: index, UUID or PCI id\n"
     "  lose ID | restore ID                the GPU falls off the bus, and comes back\n"
@@ -25,15 +25,15 @@ static const char usage[] =
     "                                      follow: gone when the real process with this pid is\n"
     "  process remove ID pid=N\n"
     "  inject CALL [code=N] [delay_ms=N] [gpu=ID] [from=N] [times=N]\n"
-    "                                      the N-th call from now on and all after it, or only so many, answer this\n"
-    "                                      code or answer late; * is every call, nvmlX is nvmlX_vN too, and nvmlInit is\n"
-    "                                      each of its forms\n"
+    "                                      the N-th call from now on and all after it, or only so many, answer\n"
+    "                                      this code, or late; * is every call, nvmlX is nvmlX_vN too, and\n"
+    "                                      nvmlInit is each of its forms\n"
     "  inject clear\n"
     "  log [CALL] | log clear              calls answered so far, one JSON object a line; names as in inject\n"
-    "  count [CALL]                        how many of them; an error once the log is full (8192 calls) and forgets\n"
+    "  count [CALL]                        how many of them; an error when more than 8192 were made\n"
     "  reboot                              what is volatile is lost, the driver loaded\n"
     "  unload | load                       the kernel module; no unload while a GPU is held\n"
-    "  boards | behaviour | assumptions    what the simulator knows; what it does and how we know; what of it is assumed\n";
+    "  boards | behaviour | assumptions    what there is; what is done and how we know; what of it is assumed\n";
 
 static int fail(const char *what, const char *why)
 {

@@ -160,7 +160,7 @@ def test_injection_once_always_and_from_the_nth_call(nvml, machine):
     machine.control("inject", "nvmlDeviceGetName", "code=15", "from=2", "times=2")
     assert codes(5) == [0, 15, 15, 0, 0]
     assert machine.shown["injections"] == [
-        {"call": "nvmlDeviceGetName", "code": 15, "gpu": None, "delay_ms": 0, "from": 2, "times": 2, "calls": 5, "hits": 2}
+        dict(call="nvmlDeviceGetName", code=15, gpu=None, delay_ms=0, times=2, calls=5, hits=2, **{"from": 2})
     ]
 
 
