@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import random
+import sys
+from pathlib import Path
 
 import pytest
 from playbooks import play
@@ -133,5 +135,25 @@ def test_winner_is_what_systemd_loads(lab, tmp_path, root):
         if row["loaded"] != ours:
             wrong[unit] = (row, {path: text for path, text in files.items() if unit.split("-")[2].split(".")[0] in path})
     assert not wrong, json.dumps([SEED, wrong], indent=1)
-    assert sum(row["where"] is not None for row in units.values()) > 40
+    assert sum(row["where"] is not None for row in units.values()) > 20
+    lab.down(host.name)
+
+
+@pytest.mark.parametrize("root", ["debian12", "debian13"])
+def test_winner_is_what_pam_limits_does(lab, root):
+    """The made-up directories of the unit test once more, where limits can be raised and for each release of PAM."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "unit/plugins/module_utils/memlock"))
+    import real_pam
+    import test_pam_real
+    from ansible_collections.ai_infra.gpu_host.plugins.module_utils._memlock.value import Limits, from_proc
+
+    host = lab.up("no_gpu", "pam-" + root, root=root)
+    host.run("mkdir", "/run/memlock")
+    host.write("/run/memlock/cases.json", json.dumps(test_pam_real.made_up_cases()))
+    host.write("/run/memlock/real_pam.py", Path(real_pam.__file__).read_text())
+    done = host.run("unshare", "--mount", "--propagation", "private", "python3", "/run/memlock/real_pam.py", "/run/memlock")
+    # Debian's patch that starts from PID 1's limits went with PAM 1.7.
+    start = from_proc(host.read("/proc/1/limits" if root == "debian12" else "/proc/self/limits"))
+    own = host.run("python3", "-c", "import resource; print(*resource.getrlimit(resource.RLIMIT_MEMLOCK))").stdout
+    test_pam_real.compare(json.loads(done.stdout), True, start, Limits(*map(int, own.split())), True)
     lab.down(host.name)

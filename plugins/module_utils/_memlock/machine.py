@@ -23,12 +23,27 @@ def has_pam_limits(host):
     return any(host.glob(pattern) for pattern in PAM_MODULES)
 
 
+def os_release(host):
+    """The words that name the distribution and its release."""
+    text = host.read("/etc/os-release") or host.read("/usr/lib/os-release") or ""
+    pairs = dict(line.partition("=")[::2] for line in text.splitlines())
+    return {name: word.strip("\"'") for name, word in pairs.items()}
+
+
 def is_debian(host):
     """Whether pam_limits has Debian's patch that leaves root out of * and @group."""
-    text = host.read("/etc/os-release") or host.read("/usr/lib/os-release") or ""
-    words = " ".join(line.partition("=")[2].strip("\"'") for line in text.splitlines()
-                     if line.startswith(("ID=", "ID_LIKE=")))
-    return bool({"debian", "ubuntu"} & set(words.split()))
+    release = os_release(host)
+    return bool({"debian", "ubuntu"} & set((release.get("ID", "") + " " + release.get("ID_LIKE", "")).split()))
+
+
+def start_limits(host):
+    """What pam_limits begins with where no line speaks: PID 1's limits before PAM 1.7 on Debian, else what was inherited."""
+    release = os_release(host)
+    newest = {"debian": "12", "ubuntu": "24.04"}.get(release.get("ID"))
+    number = release.get("VERSION_ID", "")
+    if newest is None or not number[:1].isdigit() or float(".".join(number.split(".")[:2])) > float(newest):
+        return None
+    return value.from_proc(host.read("/proc/1/limits"))
 
 
 def limits_files(host):

@@ -85,7 +85,7 @@ def pam_state(host, users):
     """Every kind of account with the limits a new login gets, and the deciding lines."""
     lines = machine.limits_lines(host)
     debian = machine.is_debian(host)
-    start = value.from_proc(host.read("/proc/1/limits")) if debian else None
+    start = machine.start_limits(host)
     found = {}
     for account in machine.accounts(host, lines, users):
         won = pam.winner(lines, account, debian, start or NOTHING)

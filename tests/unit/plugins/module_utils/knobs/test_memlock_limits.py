@@ -294,7 +294,10 @@ def test_winner_of_another_role_is_named():
 
 def test_root_is_left_out_of_a_star_on_debian_only():
     """MEM-11."""
-    for release, hard in (("ID=debian\n", "unlimited"), ("ID=rocky\nID_LIKE=\"rhel centos fedora\"\n", "65536")):
+    releases = {"ID=debian\nVERSION_ID=\"12\"\n": "unlimited", "ID=debian\nVERSION_ID=\"13\"\n": None,
+                "ID=ubuntu\nID_LIKE=debian\nVERSION_ID=\"24.04\"\n": "unlimited", "ID=pop\nID_LIKE=\"ubuntu debian\"\n": None,
+                "ID=rocky\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID=\"9.4\"\n": "65536"}
+    for release, hard in releases.items():
         host = debian({"/etc/os-release": release, "/etc/security/limits.d/a.conf": "* - memlock 64\n"})
         result = apply(host, check_mode=True)
         assert result["before"]["pam"]["root"]["hard"] == hard

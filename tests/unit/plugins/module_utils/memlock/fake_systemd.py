@@ -73,7 +73,7 @@ def debian(files=None, units=(), pids=None, **given):
     """A Debian host with PAM, sshd, systemd and the given units; every process has 8 MiB."""
     pids = dict(pids or {})
     texts = {
-        "/etc/os-release": "ID=debian\n",
+        "/etc/os-release": "ID=debian\nVERSION_ID=\"12\"\n",
         "/usr/lib/x86_64-linux-gnu/security/pam_limits.so": "",
         "/etc/security/limits.conf": "# nothing here\n",
         "/etc/passwd": "root:x:0:0::/root:/bin/bash\nalice:x:1000:1000::/home/alice:/bin/bash\n",

@@ -56,8 +56,8 @@ def made_up(chance):
                 line = "#" + line
             elif mistake < 0.20:
                 line = line + "# why"
-            elif mistake < 0.25:
-                line = line + "\r"
+            elif mistake < 0.25 and line[-1].isalnum() and line.split()[3][:1].isdigit():
+                line = line + "\r"  # after a word releases differ
             lines.append(line)
         files[name] = "\n".join(lines) + chance.choice(["\n", ""])
     return files
@@ -69,19 +69,27 @@ def made_up(chance):
                     reason="no pam_limits on this machine")
 def test_winner_is_what_pam_limits_does(tmp_path):
     """MEM-11, MEM-12: precedence, byte order, ranges, root, suffixes, broken lines."""
-    chance = random.Random(SEED)
-    cases = [{"files": made_up(chance), "users": sorted(real_pam.PASSWD)} for number in range(CASES)]
-    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    (tmp_path / "cases.json").write_text(json.dumps(made_up_cases()))
     done = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", sys.executable, real_pam.__file__, str(tmp_path)],
         capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     debian = os.path.exists("/etc/debian_version")
     own = Limits(*resource.getrlimit(resource.RLIMIT_MEMLOCK))
-    may_raise = bool(int(_status("CapEff"), 16) >> 24 & 1)
     start = from_proc(Path("/proc/1/limits").read_text()) if debian else own
+    may_raise = bool(int(_status("CapEff"), 16) >> 24 & 1)
+    compare(json.loads(done.stdout), debian, start, own, may_raise)
+
+
+def made_up_cases():
+    chance = random.Random(SEED)
+    return [{"files": made_up(chance), "users": sorted(real_pam.PASSWD)} for number in range(CASES)]
+
+
+def compare(sessions, debian, start, own, may_raise):
+    """Hold the limits that sessions got against our winner."""
     decided, wrong = 0, []
-    for case, answers in zip(cases, json.loads(done.stdout)):
+    for case, answers in zip(made_up_cases(), sessions):
         main, names = "/etc/security/limits.conf", [name.split("/")[1] for name in case["files"] if "/" in name]
         lines = [line for path in pam.read_order(main, names)
                  for line in pam.parse(path, case["files"].get(path[len("/etc/security/"):]))]
@@ -90,7 +98,7 @@ def test_winner_is_what_pam_limits_does(tmp_path):
             decided += won.soft_where is not None
             if found != expected(won.limits, own, may_raise):
                 wrong.append({"user": user, "files": case["files"], "real": found, "ours": won})
-    assert not wrong, "seed %d: %d differ, the first: %s" % (SEED, len(wrong), json.dumps(wrong))
+    assert not wrong, "seed %d: %d differ, the first: %s" % (SEED, len(wrong), json.dumps(wrong[0], indent=1))
     assert decided > CASES
 
 
