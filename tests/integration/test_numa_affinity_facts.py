@@ -142,3 +142,23 @@ def test_a_host_that_is_wired_otherwise_is_named(fleet, tmp_path):
     assert [(row["where"], row["what"], row["expected"], row["found"]) for row in result["mismatches"]] == [
         ("host", "gpu_count", "7", "8"), ("0000:1b:00.0", "node", "1", "0")]
     assert "0000:1b:00.0: node is 0 (from sysfs), expected 1" in done.output
+
+
+@pytest.mark.parametrize("board", ["hgx_h100", "dgx_a100", "gh200", "gb200", "vm_one_node"])
+def test_hints_are_what_the_real_programs_take(fleet, played, board):
+    """numactl and systemd of the host itself accept every GPU's words. The machine below has fewer CPUs, so only
+    GPUs that have some of those can run."""
+    host = fleet.host(board.replace("_", "-"))
+    found = played[1][board][0]["ansible_facts"]["gpu_host_topology"]
+    runnable = 0
+    for gpu in found["gpus"]:
+        if not gpu["usable_cpulist"]:
+            continue
+        runnable += 1
+        properties = [f"--property={line}" for line in gpu["hints"]["systemd"]]
+        for words in (gpu["hints"]["numactl"], gpu["hints"]["numactl_strict"]):
+            done = host.run("numactl", *words.split(), "true", check=False)
+            assert done.returncode == 0, (words, done.stderr)
+        done = host.run("systemd-run", "--quiet", "--wait", "--collect", *properties, "/bin/true", check=False)
+        assert done.returncode == 0, (properties, done.stderr)
+    assert runnable or board == "dgx_a100"  # node 0 of a DGX A100 has no GPU
