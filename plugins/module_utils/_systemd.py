@@ -21,19 +21,23 @@ def is_running(host):
     return host.is_dir("/run/systemd/system")
 
 
-def show(host, units, properties):
-    """Properties of several units in one call: {unit: {property: text}}. A missing unit has LoadState not-found."""
-    if not units:
+def show(host, units, properties, pattern=None):
+    """Properties of several units in one call: {unit: {property: text}}. A missing unit has LoadState not-found.
+
+    Loaded units that match the pattern come under their own names; systemctl lists them last.
+    """
+    names = list(units) + ([pattern] if pattern else [])
+    if not names:
         return {}
-    ran = host.run(["systemctl", "show", "--property=Id", "--property=" + ",".join(properties), "--"] + list(units))
+    ran = host.run(["systemctl", "show", "--property=Id", "--property=" + ",".join(properties), "--"] + names)
     if ran.rc != 0:
-        raise HostError("ask systemd about", ", ".join(units), ran.err.strip() or "exit status %d" % ran.rc,
+        raise HostError("ask systemd about", ", ".join(names), ran.err.strip() or "exit status %d" % ran.rc,
                         "Check that systemd runs on this host")
     blocks = [block for block in ran.out.split("\n\n") if block.strip()]
     found = {}
-    for unit, block in zip(units, blocks):
-        pairs = (line.partition("=") for line in block.splitlines())
-        found[unit] = {name: value for name, mid, value in pairs}
+    for position, block in enumerate(blocks):
+        pairs = dict(line.partition("=")[::2] for line in block.splitlines())
+        found[units[position] if position < len(units) else pairs.get("Id", "")] = pairs
     return found
 
 

@@ -105,7 +105,8 @@ def test_winner_is_what_systemd_loads(lab, tmp_path, root):
     host = lab.up("no_gpu", "winner-" + root, root=root)
     chance = random.Random(SEED)
     folders = ["/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"]
-    values = ["infinity", "1048576", "1M", "2G:3G", "1.5G", "64 K", "1G 512M", "0", "unlimited", "-1", "64GB", "", "3M:2M", "5 M:6M",
+    values = ["infinity", "1048576", "1M", "2G:3G", "1.5G", "64 K", "1G 512M", "0", "unlimited", "-1", "64GB", "",
+              "3M:2M", "5 M:6M",
               "18446744073709551615", "0x100000", "infinity:1M", "1M:infinity", "1b", "+5", "1m"]
     files, names = {}, []
     for number in range(60):

@@ -44,7 +44,8 @@ def limits_file(path, content):
         return [finding(path, "the name does not end in .conf, or starts with a dot", "pam_limits does not read the file",
                         "Rename or remove it")]
     if "\r\n" in content:
-        rows.append(finding(path, "lines end in CR LF", "since PAM 1.7 a line whose value is a word, such as unlimited, is dropped",
+        rows.append(finding(path, "lines end in CR LF",
+                            "since PAM 1.7 a line whose value is a word, such as unlimited, is dropped",
                             "Convert it with sed -i 's/\\r$//'"))
     for line in lines:
         fault = limits_line(line.words)

@@ -12,6 +12,7 @@ from . import docker, logins, pam, slurm, ulimit_lists, units, value
 PAM_MODULES = ("/usr/lib*/security/pam_limits.so", "/usr/lib/*/security/pam_limits.so",
                "/lib*/security/pam_limits.so", "/lib/*/security/pam_limits.so")
 SHOWN = ("LoadState", "MainPID", "DropInPaths", "NeedDaemonReload", units.KEY, units.KEY + "Soft")
+USER_MANAGERS = "user@*.service"
 TICKS = 100  # USER_HZ, the unit of /proc, whatever the kernel's own rate
 # An id that no distribution gives away by itself: an ordinary user, in no group that a file could name.
 EXAMPLE_ID = 59999
@@ -172,10 +173,15 @@ def manager_settings(host, name):
     return [row for path in files for row in units.settings(path, host.read(path))]
 
 
-def loaded(host, names):
-    """What systemd holds of units, templates left out: {unit: {property: text}}. Empty where it does not run."""
+def loaded(host, names, user_managers):
+    """What systemd holds of units, templates left out: {unit: {property: text}}. Empty where it does not run.
+
+    C(user_managers): those that run as well.
+    """
+    if not _systemd.is_running(host):
+        return {}
     names = [name for name in names if "@." not in name]
-    return _systemd.show(host, names, SHOWN) if names and _systemd.is_running(host) else {}
+    return _systemd.show(host, names, SHOWN, USER_MANAGERS if user_managers else None)
 
 
 def loaded_default(host):
@@ -186,19 +192,6 @@ def loaded_default(host):
     pairs = dict(line.partition("=")[::2] for line in ran.out.splitlines())
     return value.Limits(value.from_show(pairs.get("DefaultLimitMEMLOCKSoft")),
                         value.from_show(pairs.get("DefaultLimitMEMLOCK")))
-
-
-def user_managers(host):
-    """{unit: pid} of the user managers that run now."""
-    if not _systemd.is_running(host):
-        return {}
-    ran = host.run(["systemctl", "show", "--property=Id,MainPID", "--", "user@*.service"])
-    found = {}
-    for block in ran.out.split("\n\n"):
-        pairs = dict(line.partition("=")[::2] for line in block.strip().splitlines())
-        if pairs.get("MainPID", "0") not in ("0", ""):
-            found[pairs["Id"]] = int(pairs["MainPID"])
-    return found
 
 
 def running(host, pid):

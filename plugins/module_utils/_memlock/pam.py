@@ -26,6 +26,7 @@ USER, GROUP, DEFAULT, NOTHING = range(4)
 DOMAIN = re.compile(r"^(\*|@?[A-Za-z_][A-Za-z0-9_.-]*\$?|@?\d+:\d*|@?:\d+)$")
 USER_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?$")
 RANGE = re.compile(r"^(\d*):(\d*)$")
+INHERITED = Limits(None, None)
 
 
 class Line(NamedTuple):
@@ -147,7 +148,7 @@ def _in_group(name, bounds, account):
     return account.gid >= low and (high is None or account.gid <= high)
 
 
-def winner(lines, account, is_debian, start=Limits(None, None)):
+def winner(lines, account, is_debian, start=INHERITED):
     """What pam_limits sets for an account. C(start) is what it begins with where no line speaks."""
     soft, hard = start
     ranks = {"soft": NOTHING, "hard": NOTHING}

@@ -23,7 +23,8 @@ def state(host, want, steps=()):
     """The state in the result. After steps on a planned host, what systemd will hold is worked out from its files."""
     guess = host.is_planned and "daemon_reload" in [step.action for step in steps]
     services = [name + ".service" for name in ("docker", "crio") if name in want.targets]
-    shown = machine.loaded(host, sorted(set(want.units) | set(services)))
+    names = sorted(set(want.units) | set(services))
+    shown = machine.loaded(host, names, "systemd_user" in want.targets)
     found = {"units": {unit: unit_state(host, unit, shown.get(unit), guess) for unit in want.units},
              "user_managers": {}}
     if "pam" in want.targets:
@@ -34,7 +35,8 @@ def state(host, want, steps=()):
         found["systemd_user"] = dict(
             row(*manager_winner(host, "user.conf")),
             manager=row(*units.winner(machine.unit_settings(host, USER_MANAGER), "Service", units.KEY)))
-        for unit, pid in machine.user_managers(host).items():
+        for unit in sorted(set(shown) - set(names)):
+            pid = main_pid(shown[unit])
             limits = machine.running(host, pid)
             if limits:
                 found["user_managers"][unit] = dict(pid=pid, **running_row(limits))

@@ -427,7 +427,8 @@ def test_docker_flags_that_say_the_same_and_another_file():
     host = debian({"/etc/systemd/system/docker.service.d/a.conf": "[Service]\n%s\n" % start}, units=["docker.service"])
     apply(host, targets=["docker"])
     assert "/srv/docker.json" in host.files and DAEMON_JSON not in host.files
-    host.files["/etc/systemd/system/docker.service.d/a.conf"] += "ExecStart=\nExecStart=/usr/bin/dockerd --default-ulimit memlock=-1:-1\n"
+    host.files["/etc/systemd/system/docker.service.d/a.conf"] += (
+        "ExecStart=\nExecStart=/usr/bin/dockerd --default-ulimit memlock=-1:-1\n")
     result = apply(host, targets=["docker"])
     assert result["conflicts"] == [] and "/srv/docker.json" not in host.files
     assert result["after"]["docker"]["hard"] == "unlimited" and result["after"]["docker"]["where"].endswith("a.conf:5")
@@ -505,11 +506,13 @@ def test_unit_that_comes_later_is_written_by_the_next_run():
 
 
 @pytest.mark.parametrize("given, needle", [
-    ({"value": "True"}, "truth value"), ({"value": "64GB"}, "1000"), ({"value": "64"}, "less than"), ({"value": "lots"}, "neither"),
+    ({"value": "True"}, "truth value"), ({"value": "64GB"}, "1000"), ({"value": "64"}, "less than"),
+    ({"value": "lots"}, "neither"),
     ({"value": "-2"}, "neither"), ({"value": "9E"}, "more than"), ({"value": "0x40"}, "neither"), ({"value": "64iB"}, "neither"),
     ({"units": ["slurmd"]}, "like slurmd.service"), ({"units": ["../../x.service"]}, "no name"),
     ({"units": ["a b.service"]}, "no name"), ({"units": ["x.service\n"]}, "no name"), ({"units": ["x.slice"]}, "no name"),
-    ({"domains": ["a b"]}, "range of ids"), ({"domains": ["x\ny"]}, "range of ids"), ({"domains": ["x\n"]}, "range of ids"), ({"users": ["alice\n"]}, "no such user"), ({"domains": ["%hpc"]}, "range of ids"),
+    ({"domains": ["a b"]}, "range of ids"), ({"domains": ["x\ny"]}, "range of ids"), ({"domains": ["x\n"]}, "range of ids"),
+    ({"users": ["alice\n"]}, "no such user"), ({"domains": ["%hpc"]}, "range of ids"),
     ({"domains": []}, "domains is empty"), ({"users": ["nobody-here"]}, "no such user"), ({"users": ["-x"]}, "no such user"),
     ({"targets": [], "units": []}, "both empty"),
 ])

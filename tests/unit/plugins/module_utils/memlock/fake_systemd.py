@@ -56,8 +56,8 @@ class FakeSystemd:
             limit = self.default or EIGHT_MIB
             return Ran(0, "DefaultLimitMEMLOCK=%s\nDefaultLimitMEMLOCKSoft=%s\n" % (limit, limit), "")
         names = argv[argv.index("--") + 1:]
-        if names == ("user@*.service",):
-            names = [unit for unit in self.pids if unit.startswith("user@")]
+        if names[-1] == "user@*.service":
+            names = names[:-1] + tuple(unit for unit in self.pids if unit.startswith("user@"))
         return Ran(0, "\n".join(self._block(unit) for unit in names), "")
 
     def _block(self, unit):

@@ -45,7 +45,8 @@ def made_up(chance):
         lines = []
         for number in range(chance.randint(0, 5)):
             line = "%s%s %s %s %s" % (
-                chance.choice(["", "", " ", "\t"]), chance.choice(DOMAINS), chance.choice(["soft", "hard", "-", "-", "Hard", "both"]),
+                chance.choice(["", "", " ", "\t"]), chance.choice(DOMAINS),
+                chance.choice(["soft", "hard", "-", "-", "Hard", "both"]),
                 chance.choice(["memlock", "memlock", "memlock", "MemLock", "core"]), chance.choice(VALUES))
             mistake = chance.random()
             if mistake < 0.05:
