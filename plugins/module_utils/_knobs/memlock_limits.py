@@ -277,8 +277,8 @@ def reload_steps(host, steps, before, params):
     due = {path.split("/")[-2][:-len(".d")] for path in paths
            if path.startswith((_systemd.UNIT_DIR + "/", "/etc/systemd/system.conf.d/"))}
     due |= {unit for unit, row in before["units"].items() if row["reload_due"]}
-    if before.get("systemd_system", {}).get("reload_due"):
-        due.add("system.conf")
+    due |= {name for target, name in (("systemd_system", "system.conf"), ("systemd_user", "user@.service"))
+            if before.get(target, {}).get("reload_due")}
     if not due:
         return [], None
     reason = "drop-ins of " + ", ".join(sorted(due))

@@ -35,7 +35,9 @@ def state(host, want, steps=()):
         found["systemd_user"] = dict(
             row(*manager_winner(host, "user.conf")),
             manager=row(*units.winner(machine.unit_settings(host, USER_MANAGER), "Service", units.KEY)))
-        for unit in sorted(set(shown) - set(names)):
+        managers, ours = sorted(set(shown) - set(names)), _systemd.drop_in(USER_MANAGER, units.NAME)
+        found["systemd_user"]["reload_due"] = not guess and any(has_missed(host, ours, shown[unit]) for unit in managers)
+        for unit in managers:
             pid = main_pid(shown[unit])
             limits = machine.running(host, pid)
             if limits:
@@ -50,6 +52,11 @@ def state(host, want, steps=()):
     if "crio" in want.targets:
         found["crio"]["pid"] = main_pid(shown.get("crio.service"))
     return found
+
+
+def has_missed(host, drop_in, shown):
+    """Whether systemd has not seen yet that our drop-in of a loaded unit came or went."""
+    return host.exists(drop_in) != (drop_in in shown.get("DropInPaths", "").split())
 
 
 def running_row(limits):
@@ -71,10 +78,9 @@ def unit_state(host, unit, shown, guess):
     if guess:
         loaded = limits or machine.loaded_default(host) or loaded
     else:
+        edited = shown.get("NeedDaemonReload") == "yes" and limits is not None and loaded != limits
         ours = _systemd.drop_in(unit, units.NAME)
-        found["reload_due"] = host.exists(ours) and (
-            ours not in shown.get("DropInPaths", "").split()
-            or shown.get("NeedDaemonReload") == "yes" and limits is not None and loaded != limits)
+        found["reload_due"] = has_missed(host, ours, shown) or edited and host.exists(ours)
     found["loaded"] = running_row(loaded)
     pid = main_pid(shown)
     running = machine.running(host, pid)

@@ -165,6 +165,21 @@ def test_reload_waits_while_it_would_take_gpus_from_containers():
     assert any("create-dev-char-symlinks" in text for text in result["warnings"])
 
 
+@pytest.mark.parametrize("wanted", [{"units": ["slurmd.service"]}, {"targets": ["systemd_user"]}])
+def test_reload_that_waited_is_done_by_the_next_run_that_may(wanted):
+    """CTR-3: also for drop-ins that went."""
+    host = debian(units=["slurmd.service"], pids={"user@1000.service": 80}, devices=["/dev/nvidiactl"],
+                  links={"/proc/99/fd/3": "/dev/nvidia0"})
+    for state in ("present", "absent"):
+        host.files["/proc/99/cgroup"] = "0::/system.slice/docker-1.scope\n"
+        first, second = apply(host, state=state, **wanted), apply(host, state=state, **wanted)
+        assert first["changed"] and first["reload_pending"] and not second["changed"] and second["reload_pending"]
+        del host.files["/proc/99/cgroup"]
+        assert [step["action"] for step in apply(host, check_mode=True, state=state, **wanted)["steps"]] == ["daemon_reload"]
+        assert [step["action"] for step in apply(host, state=state, **wanted)["steps"]] == ["daemon_reload"]
+        assert apply(host, state=state, **wanted)["steps"] == []
+
+
 # Where jobs come from
 
 def test_slurm_jobs():

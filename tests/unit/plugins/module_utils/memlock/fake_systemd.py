@@ -61,11 +61,12 @@ class FakeSystemd:
         return Ran(0, "\n".join(self._block(unit) for unit in names), "")
 
     def _block(self, unit):
-        limit, drop_ins = self.loaded.get(unit, (None, []))
+        source = "user@.service" if unit.startswith("user@") else unit
+        limit, drop_ins = self.loaded.get(source, (None, []))
         limit = limit or self.default or EIGHT_MIB
-        stale = unit in self.loaded and self._read(unit) != self.loaded[unit]
+        stale = source in self.loaded and self._read(source) != self.loaded[source]
         return "Id=%s\nLoadState=%s\nMainPID=%d\nDropInPaths=%s\nNeedDaemonReload=%s\nLimitMEMLOCK=%s\nLimitMEMLOCKSoft=%s\n" % (
-            unit, "loaded" if unit in self.loaded or unit.startswith("user@") else "not-found", self.pids.get(unit, 0),
+            unit, "loaded" if source in self.loaded else "not-found", self.pids.get(unit, 0),
             " ".join(drop_ins), "yes" if stale else "no", limit, limit)
 
 
