@@ -71,7 +71,10 @@ def limits_line(words):
     if limit != value.UNLIMITED and not re.match(r"^\+?\d+$", text):
         return "the value is read as %d kB, what follows the digits is ignored" % (limit // 1024), hint(text)
     if len(words) > 4:
-        return "the value is read as %s alone, what follows is ignored" % text, hint("".join(words[3:]))
+        effect = "the value is read as %s alone, what follows is ignored" % text
+        if limit == value.UNLIMITED:
+            return effect + "; since PAM 1.7 the line is dropped", "Write nothing after the value"
+        return effect, hint("".join(words[3:]))
     return None
 
 

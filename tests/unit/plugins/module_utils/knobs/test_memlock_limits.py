@@ -327,7 +327,7 @@ def test_root_is_left_out_of_a_star_on_debian_only():
     ("* - memlock 0x40", "read as 0 kB", "decimal"), ("* - memlock unlimted", "dropped", "unlimited"),
     ("* memlock unlimited", "no four words", "* - memlock"), ("* both memlock 64", "type is unknown", "soft, hard"),
     ("%hpc - memlock 64", "number of logins", "@hpc"), ("5:x - memlock 64", "range", "1000:"),
-    ("* - memlock 64 G", "64 alone", "67108864"),
+    ("* - memlock 64 G", "64 alone", "67108864"), ("* - memlock unlimited please", "dropped", "nothing after"),
 ])
 def test_broken_limits_line(line, effect, remedy):
     """MEM-11."""
