@@ -62,8 +62,8 @@ bench: venv  ## Second run of a profile against one ping and against stock modul
 build: venv  ## The tarball, in build/dist
 	@$(RUN) build/venv/bin/ansible-galaxy collection build --force --output-path build/dist
 
-release-check: build  ## Install the tarball offline somewhere empty; its documentation and playbooks work from there
-	@$(PYTHON) tools/release_check.py
+release-check: venv  ## Build the tarball, install it offline somewhere empty; its documentation and playbooks work there
+	@$(GATE) release
 
 clean:  ## Remove build/ (stops nothing that runs)
 	rm -rf build

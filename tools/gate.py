@@ -43,7 +43,7 @@ STAGES = [
     Stage("lint", "Linters", [
         ["ansible-lint", "--offline", "--profile", "production", "--strict"],
         ["yamllint", "--strict", "."],
-        ["ruff", "check", "--quiet"],
+        ["ruff", "check", "--quiet", "--no-cache"],
         ["antsibull-docs", "lint-collection-docs", ".", "--plugin-docs", "--validate-collection-refs", "self",
          "--check-extra-docs-refs"],
         ["antsibull-changelog", "lint"],
@@ -57,6 +57,10 @@ STAGES = [
     Stage("sanity", "ansible-test", [["python", "tools/ansible_test.py"]], 20 * MINUTE),
     Stage("lab", "Simulated GPU hosts", [[*PYTEST, "tests/lab"]], 10 * MINUTE),
     Stage("integration", "The collection on simulated GPU hosts", [[*PYTEST, "tests/integration"]], 20 * MINUTE),
+    Stage("release", "The tarball, installed offline", [
+        ["ansible-galaxy", "collection", "build", "--force", "--output-path", "build/dist"],
+        ["python", "tools/release_check.py"],
+    ]),
     Stage("molecule", "molecule", [["molecule", "test", "--all", "--report"]], 10 * MINUTE),
 ]
 
