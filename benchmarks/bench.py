@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026 ai_infra.gpu_host contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -45,7 +44,7 @@ def main() -> int:
         for name in ("ours", "stock", "ours", "stock", "ping"):  # the first runs change the host; warm up too
             timed(commands[name], inventory)
         times: dict[str, list[float]] = {name: [] for name in commands}
-        for _ in range(max(7, arguments.runs)):
+        for _round in range(max(7, arguments.runs)):
             for name, command in commands.items():
                 times[name].append(timed(command, inventory, must_be_quiet=name != "ping"))
         time.sleep(1.1)

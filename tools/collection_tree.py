@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026 ai_infra.gpu_host contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -80,7 +79,7 @@ def bring(source: Path, target: Path) -> None:
 
 
 def prune(place: Path) -> None:
-    for folder, _, _ in os.walk(place, topdown=False):
+    for folder, _folders, _names in os.walk(place, topdown=False):
         if KEPT not in os.path.relpath(folder, place) and not os.listdir(folder):
             os.rmdir(folder)
 

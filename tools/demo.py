@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026 ai_infra.gpu_host contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -55,7 +54,8 @@ def why_not() -> str | None:
         return "it needs root"
     if not os.path.exists("/dev/fuse"):
         return "there is no /dev/fuse"
-    probe = subprocess.run(["unshare", "--mount", "--pid", "--net", "--fork", "true"], capture_output=True, text=True, check=False)
+    probe = subprocess.run(["unshare", "--mount", "--pid", "--net", "--fork", "true"], capture_output=True, text=True,
+                           check=False)
     return None if probe.returncode == 0 else f"namespaces are refused: {probe.stderr.strip()}"
 
 
@@ -64,7 +64,7 @@ def show(started: float) -> int:
         print("Starting three simulated GPU hosts (the first time, their root file system is built) ...", flush=True)
         hosts = lab.up_all([(board, name, {}) for board, name, group in FLEET])
         groups: dict[str, list[str]] = {"training_nodes": [], "inference_nodes": []}
-        for _, name, group in FLEET:
+        for _board, name, group in FLEET:
             groups[group].append(name)
         inventory = lab.inventory(groups)
         before = {host.name: look(host) for host in hosts}

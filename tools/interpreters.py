@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026 ai_infra.gpu_host contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -51,7 +50,7 @@ def works(program, version):
     code = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run([str(program), "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              stdin=subprocess.DEVNULL, universal_newlines=True, timeout=20)
+                              stdin=subprocess.DEVNULL, universal_newlines=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and done.stdout.strip() == version

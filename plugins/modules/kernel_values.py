@@ -58,7 +58,10 @@ after:
   description: The state after the run, read back; in check mode the state the run would leave. Same shape as RV(before).
   returned: success
   type: dict
-  sample: {runtime: {vm.swappiness: "0"}, boot: {vm.swappiness: "0"}, decided_by: {vm.swappiness: "/etc/sysctl.d/zz-ai-infra-gpu-host.conf:2"}}
+  sample:
+    runtime: {vm.swappiness: "0"}
+    boot: {vm.swappiness: "0"}
+    decided_by: {vm.swappiness: "/etc/sysctl.d/zz-ai-infra-gpu-host.conf:2"}
 steps:
   description: The plan, in order. The same in check mode.
   returned: success

@@ -120,8 +120,9 @@ def test_winner_is_what_systemd_loads(lab, tmp_path, root):
         for count in range(chance.randint(0, 4)):
             name = chance.choice(["10-a.conf", "9-a.conf", "Z.conf", "zz.conf", "20", ".5.conf"])
             text = chance.choice(["[Service]\n"] * 5 + ["[Unit]\n", "# [Service]\n", "[Service]\n# \\\n"])
-            text += "".join("%sLimitMEMLOCK%s%s\n" % (chance.choice(["", "", "", "#", ";"]), chance.choice(["=", " = ", "=\\\n"]),
-                                                     chance.choice(values)) for line in range(chance.randint(1, 2)))
+            for _line in range(chance.randint(1, 2)):
+                text += "%sLimitMEMLOCK%s%s\n" % (
+                    chance.choice(["", "", "", "#", ";"]), chance.choice(["=", " = ", "=\\\n"]), chance.choice(values))
             place = chance.choice(places[:2] * 6 + places[2:])
             files["%s/%s.d/%s" % (chance.choice(folders), place, name)] = text
     for path, text in files.items():

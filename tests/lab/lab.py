@@ -1,7 +1,6 @@
 # Copyright (c) 2026 ai_infra.gpu_host contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-#!/usr/bin/env python3
 """Simulated GPU hosts for tests: command line, and the names tests import.
 
 from lab import Lab
@@ -131,14 +130,14 @@ def _parser() -> argparse.ArgumentParser:
 def _up(arguments: argparse.Namespace) -> None:
     changes = {}
     for setting in arguments.set:
-        key, _, value = setting.partition("=")
+        key, _equals, value = setting.partition("=")
         try:
             changes[key] = json.loads(value)
         except ValueError:
             raise LabError(f"--set {setting}: the value has to be JSON; a text stands in double quotes") from None
     wanted = []
     for word in arguments.boards:
-        name, _, host = word.partition("=")
+        name, _equals, host = word.partition("=")
         wanted.append((name, host or None, changes))
     for host in Lab().up_all(wanted, arguments.root):
         print(f"{host.name} {host.address} {host.board.title}")
@@ -185,7 +184,7 @@ def _ssh(arguments: argparse.Namespace) -> int:
 def _inventory(arguments: argparse.Namespace) -> None:
     groups = {}
     for entry in arguments.group:
-        name, _, members = entry.partition("=")
+        name, _equals, members = entry.partition("=")
         groups[name] = [member for member in members.split(",") if member]
     print(Lab().inventory(groups), end="")
 

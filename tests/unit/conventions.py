@@ -19,11 +19,13 @@ MACHINE = frozenset("""
 # Functions of os.path that look at nothing but their arguments.
 TEXT_ONLY = frozenset("basename commonpath dirname isabs join normpath relpath split splitext sep".split())
 BUILTINS = frozenset("open input exec eval compile __import__ breakpoint print".split())
+# REUSE-IgnoreStart
 HEADER = (
     "# Copyright (c) 2026 ai_infra.gpu_host contributors",
     "# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)",
     "# SPDX-License-Identifier: GPL-3.0-or-later",
 )
+# REUSE-IgnoreEnd
 # A word of the tests' world has no place in what runs on hosts.
 TEST_WORLD = re.compile(r"simulat|\bnvml-simctl\b|\bgpu_lab\b|\bfake_?host\b|\bmolecule\b|\bpytest\b", re.IGNORECASE)
 

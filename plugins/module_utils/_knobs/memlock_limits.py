@@ -290,7 +290,7 @@ def reload_steps(host, steps, before, params):
 def running_steps(before, limit):
     """prlimit for the daemons that run: what they fork from now on has the limit."""
     rows = [(unit, row["running"]) for unit, row in before["units"].items() if row["running"]]
-    rows += [(unit, row) for unit, row in before["user_managers"].items()]
+    rows += list(before["user_managers"].items())
     wanted_text = value.shown(limit)
     return [Step("set_rlimit", unit, "%s:%s" % (row["soft"], row["hard"]), "%s:%s" % (wanted_text, wanted_text),
                  detail=(row["pid"], limit))

@@ -266,4 +266,3 @@ def gpu_processes(host):
             if name != "nvidia-persiste":
                 found.append("%s (pid %s)" % (name, pid))
     return found
-

@@ -66,7 +66,7 @@ def found(data):
         return None
     row = {name.lower(): row[name] for name in row}  # Docker takes these names in any case
     numbers = [row.get(name) for name in ("soft", "hard")]
-    if row.get("name") != MEMBER or any(type(number) is not int for number in numbers):
+    if row.get("name") != MEMBER or any(isinstance(number, bool) or not isinstance(number, int) for number in numbers):
         return None
     return value.Limits(*numbers)
 

@@ -157,7 +157,7 @@ def ulimit_fault(entry):
         return None if entry is None else "dockerd does not start, it wants an object"
     entry = {key.lower(): entry[key] for key in entry}
     soft, hard = entry.get("soft", 0), entry.get("hard", 0)
-    if type(soft) is not int or type(hard) is not int:
+    if any(isinstance(number, bool) or not isinstance(number, int) for number in (soft, hard)):
         return "dockerd does not start, Hard and Soft have to be whole numbers"
     if not entry.get("name"):
         return "no container starts, as the entry has no Name"

@@ -250,9 +250,9 @@ def _group(group: dict, root_port: Model) -> list[Function]:
     if "root" not in group:
         return [Function(address, model, node) for address, model in devices]
     root = Address.parse(group["root"])
-    last = max(address.bus for address, _ in devices)
+    last = max(address.bus for address, _device in devices)
     if not group.get("switch"):
-        bus = min(address.bus for address, _ in devices)
+        bus = min(address.bus for address, _device in devices)
         port = Function(root, root_port, node, behind=(bus, last))
         return [port, *(Function(address, model, node, (root,)) for address, model in devices)]
     upstream = Address(root.domain, root.bus + 1, 0, 0)
@@ -260,7 +260,7 @@ def _group(group: dict, root_port: Model) -> list[Function]:
         Function(root, root_port, node, behind=(root.bus + 1, last)),
         Function(upstream, MODELS["PEX-switch"], node, (root,), behind=(root.bus + 2, last)),
     ]
-    for slot, bus in enumerate(sorted({address.bus for address, _ in devices})):
+    for slot, bus in enumerate(sorted({address.bus for address, _device in devices})):
         downstream = Address(root.domain, root.bus + 2, slot, 0)
         above = (root, upstream, downstream)
         functions.append(Function(downstream, MODELS["PEX-switch"], node, above[:2], behind=(bus, bus)))

@@ -96,7 +96,7 @@ def _lead(board: Board, paths: HostPaths, lower: list[str], cgroup: Path, superv
         fault = pipe.read()
     os.write(writer, (fault or str(init)).encode())
     os.close(writer)
-    _, status = os.waitpid(init, 0)
+    _pid, status = os.waitpid(init, 0)
     ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     # reboot(2) in a pid namespace ends pid 1 by one of two signals.
     os._exit({signal.SIGHUP: REBOOT, signal.SIGINT: HALT}.get(ended_by, DIED))
@@ -106,7 +106,7 @@ def run_in_root(paths: HostPaths, lower: list[str], argv: list[str]) -> None:
     """Runs a program on the host's files before its first process exists."""
     child = os.fork()
     if child:
-        _, status = os.waitpid(child, 0)
+        _pid, status = os.waitpid(child, 0)
         if status:
             raise RuntimeError(f"{' '.join(argv)}: exit status {os.waitstatus_to_exitcode(status)}")
         return

@@ -17,7 +17,7 @@ REMOVE_S = 5
 def outer_mount() -> Path | None:
     """Where this machine has the unified hierarchy mounted, if it has."""
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        fields, _, rest = line.partition(" - ")
+        fields, _dash, rest = line.partition(" - ")
         if rest.startswith("cgroup2 "):
             return Path(fields.split()[4])
     return None
@@ -35,7 +35,7 @@ def remove(group: Path) -> None:
     """Groups go from the leaves up; the kernel needs a moment after the last process is gone."""
     deadline = time.monotonic() + REMOVE_S
     while group.exists() and time.monotonic() < deadline:
-        for directory, _, _ in os.walk(group, topdown=False):
+        for directory, _folders, _files in os.walk(group, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
         if group.exists():

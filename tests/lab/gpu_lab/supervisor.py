@@ -163,7 +163,7 @@ class Supervisor:
                     os.kill(init, _SYSTEMD_REBOOT if event == REBOOT else signal.SIGKILL)
         finally:
             os.close(descriptor)
-        _, status = os.waitpid(leader, 0)
+        _pid, status = os.waitpid(leader, 0)
         return os.waitstatus_to_exitcode(status), asked
 
     def _event(self, leader: int | None, timeout: float | None = None) -> int:
@@ -171,7 +171,7 @@ class Supervisor:
         owner = self._owner()
         watched = [self.wakeups, *(descriptor for descriptor in (leader, owner) if descriptor is not None)]
         try:
-            ready, _, _ = select.select(watched, [], [], timeout)
+            ready = select.select(watched, [], [], timeout)[0]
             if not ready:
                 return TIMEOUT
             if leader in ready:

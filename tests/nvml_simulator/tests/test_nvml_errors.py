@@ -149,7 +149,7 @@ def test_injection_once_always_and_from_the_nth_call(nvml, machine):
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
 
     def codes(count):
-        return [code_of(nvml.nvmlDeviceGetName, gpu) for _ in range(count)]
+        return [code_of(nvml.nvmlDeviceGetName, gpu) for _turn in range(count)]
 
     machine.control("inject", "nvmlDeviceGetName", "code=15", "times=1")
     assert codes(3) == [15, 0, 0]
@@ -219,7 +219,7 @@ def test_every_call_is_logged(nvml, machine):
 
 
 def test_a_log_that_forgot_calls_is_no_answer(nvml, machine):
-    for _ in range(8193):
+    for _turn in range(8193):
         nvml.nvmlSystemGetDriverVersion()
     assert "forgotten" in machine.control("count", "nvmlSystemGetDriverVersion", check=False)
     assert "forgotten" in machine.control("log", check=False)

@@ -38,13 +38,13 @@ def test_no_call_is_lost_between_processes(machine):
     def work():
         pynvml.nvmlInit()
         gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
-        for _ in range(calls):
+        for _call in range(calls):
             pynvml.nvmlDeviceGetName(gpu)
         pynvml.nvmlShutdown()
         os._exit(0)
 
     machine.control("inject", "nvmlDeviceGetName", "code=15", f"from={calls * children + 1}")
-    started = [start(work) for _ in range(children)]
+    started = [start(work) for _child in range(children)]
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in started] == [0] * children
     assert machine.control("count", "nvmlDeviceGetName") == f"{calls * children}\n"
     assert machine.shown["injections"][0]["calls"] == calls * children

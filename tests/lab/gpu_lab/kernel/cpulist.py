@@ -12,7 +12,7 @@ def parse(text: str) -> list[int]:
     numbers: list[int] = []
     for part in text.strip().split(","):
         if part:
-            first, _, last = part.partition("-")
+            first, _dash, last = part.partition("-")
             numbers.extend(range(int(first), int(last or first) + 1))
     return numbers
 

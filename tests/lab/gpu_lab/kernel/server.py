@@ -78,7 +78,7 @@ class KernelFiles(mfusepy.Operations):
         return content[offset : offset + size]
 
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-        node, _ = self._open[fh]
+        node, _mode = self._open[fh]
         refused = 0
         try:
             node.store(data.decode("utf-8", "surrogateescape"))

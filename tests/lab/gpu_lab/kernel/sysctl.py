@@ -198,7 +198,7 @@ def kernel_tree(settings: dict[str, int], boot_id: str) -> dict[str, Node]:
     for name in REAL:
         path = Path("/proc/sys/kernel", name)
         if path.exists():
-            directory, _, leaf = name.rpartition("/")
+            directory, _slash, leaf = name.rpartition("/")
             (tree.setdefault(directory, {}) if directory else tree)[leaf] = real(path)
     tree.setdefault("random", {})["boot_id"] = File(f"{boot_id}\n", size=0)
     return tree

@@ -38,7 +38,7 @@ STATS = (
 def from_command_line(command_line: str, default: str) -> str:
     """The last valid `transparent_hugepage=` decides; the kernel ignores one it can't parse."""
     for word in command_line.split():
-        key, _, value = word.partition("=")
+        key, _equals, value = word.partition("=")
         if key == "transparent_hugepage" and value in ENABLED:
             default = value
     return default

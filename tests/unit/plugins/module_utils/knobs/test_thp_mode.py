@@ -91,9 +91,10 @@ def test_check_mode_predicts_the_same_steps_and_writes_nothing():
     """THP-15: reads run in check mode, on a fresh host too."""
     host = FakeHost(kernel())
     files = copy.deepcopy(host.files)
-    predicted = apply(host, check_mode=True, enabled="never", sizes=[{"size": "64K", "enabled": "inherit", "shmem_enabled": None}])
+    sizes = [{"size": "64K", "enabled": "inherit", "shmem_enabled": None}]
+    predicted = apply(host, check_mode=True, enabled="never", sizes=sizes)
     assert host.files == files and host.writes == [] and host.logged == []
-    real = apply(host, enabled="never", sizes=[{"size": "64K", "enabled": "inherit", "shmem_enabled": None}])
+    real = apply(host, enabled="never", sizes=sizes)
     for key in ("steps", "diff", "after", "changed", "persisted"):
         assert predicted[key] == real[key]
 

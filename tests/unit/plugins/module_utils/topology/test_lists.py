@@ -75,7 +75,7 @@ def test_no_text_makes_a_parser_fail():
     end = time.monotonic() + 2
     tried = 0
     while time.monotonic() < end:
-        text = "".join(source.choice(pieces) for _ in range(source.randrange(24)))
+        text = "".join(source.choice(pieces) for _piece in range(source.randrange(24)))
         for parser in (parse_list, parse_mask):
             found = parser(text)
             assert all(0 <= number < LIMIT for number in found), (seed, text)
@@ -88,8 +88,8 @@ def test_no_text_makes_a_parser_fail():
 
 def test_every_set_survives_a_round_trip():
     source = random.Random(7)
-    for _ in range(300):
-        numbers = {source.randrange(600) for _ in range(source.randrange(80))}
+    for _turn in range(300):
+        numbers = {source.randrange(600) for _piece in range(source.randrange(80))}
         assert parse_list(format_list(numbers)) == numbers
         value = sum(1 << number for number in numbers)
         words = []
