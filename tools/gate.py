@@ -66,6 +66,7 @@ STAGES = [
 OUTCOME = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
 # "3 passed, 1 skipped in 0.12s" of pytest, with or without its frame of equals signs, and our own closing lines.
 CLOSING = re.compile(r"^(?:=+ )?(?:\d+ [a-z]+, )*\d+ (?:passed|failed|errors?|skipped)\b[^:]*$")
+SCENARIO = re.compile(r"^(\S+)\s+: actions=\d+ .*\bfailed=(\d+)$")  # molecule's own report
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -145,9 +146,13 @@ def count(ran: Ran, code: int, lines: list[str]) -> None:
     closing = [line for line in lines if CLOSING.match(line)]
     for number, word in OUTCOME.findall(closing[-1]) if closing else ():
         found[{"xfailed": "skipped", "skipped": "skipped", "passed": "passed"}.get(word, "failed")] += int(number)
-    if not closing:
+    scenarios = [match for match in map(SCENARIO.match, lines) if match]
+    if scenarios:
+        bad = {match[1] for match in scenarios if int(match[2])}
+        found["failed"], found["passed"] = len(bad), len({match[1] for match in scenarios} - bad)
+    elif not closing:
         found["failed" if code else "passed"] = 1
-    elif code and not found["failed"]:
+    if code and not found["failed"]:
         found["failed"] = 1
     for word, number in found.items():
         ran.counts[word] += number

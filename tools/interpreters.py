@@ -36,14 +36,16 @@ def find(version):
 
 
 def folders(version):
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    versions = [path for path in pyenv.glob("versions/%s.*/bin" % version) if re.search(r"\.\d+$", path.parent.name)]
-    versions.sort(key=lambda path: -int(path.parent.name.rsplit(".", 1)[1]))
-    on_path = [folder for folder in os.environ.get("PATH", "").split(os.pathsep)
-               if folder and Path(folder) != pyenv / "shims"]
+    on_path = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    # pyenv is where its shims are, also when HOME is another one.
+    pyenvs = [folder.parent for folder in on_path if folder.name == "shims"]
+    pyenvs += [Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")]
+    versions = {path for pyenv in pyenvs for path in pyenv.glob("versions/%s.*/bin" % version)
+                if re.search(r"\.\d+$", path.parent.name)}
+    newest_first = sorted(versions, key=lambda path: -int(path.parent.name.rsplit(".", 1)[1]))
     # An active virtual environment on PATH is somebody's own: not the base for ours.
-    on_path = [folder for folder in on_path if not (Path(folder).parent / "pyvenv.cfg").exists()]
-    return [*versions, *on_path, "/usr/local/bin", "/usr/bin"]
+    others = [folder for folder in on_path if folder.name != "shims" and not (folder.parent / "pyvenv.cfg").exists()]
+    return [*newest_first, *others, "/usr/local/bin", "/usr/bin"]
 
 
 def works(program, version):
