@@ -103,7 +103,7 @@ EXAMPLES = r"""
       cpu_nodes: [0, 1]
       gpu_count: 8
       "0000:18:00.0": 0
-      "0000:9a:00.0": {node: 1, cpulist: 28-55,84-111}
+      "0000:9a:00.0": {node: 1, cpulist: "28-55,84-111"}
 
 - name: Firmware that forgets the node of two boards
   ai_infra.gpu_host.numa_affinity_facts:

@@ -388,7 +388,7 @@ def test_docker_file_keeps_its_text():
 
 
 @pytest.mark.parametrize("text, needle", [
-    ('{\n  "debug": true,\n}\n', DAEMON_JSON + ":3"), ("[]", "object"), ('{"default-ulimits": "memlock=-1"}', "no object"),
+    ('{\n  "debug": true,\n}\n', DAEMON_JSON + ":[23]"), ("[]", "object"), ('{"default-ulimits": "memlock=-1"}', "no object"),
 ])
 def test_docker_file_that_is_broken_is_refused(text, needle):
     host = debian({DAEMON_JSON: text}, units=["docker.service"])
