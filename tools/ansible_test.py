@@ -27,10 +27,10 @@ FULL = bool(os.environ.get("GPU_HOST_FULL"))
 
 
 class Series(NamedTuple):
-    """An ansible-core series: the Pythons that can drive it (first found), and those it tests module code on."""
+    """An ansible-core series: the environments that hold it (the first that can be made), what it tests module code on."""
 
     name: str
-    drivers: tuple
+    environments: tuple
     targets: tuple
     all_sanity: bool
     units: tuple  # Pythons for which ansible-test runs the unit tests; tools/unit_matrix.py runs them on all
@@ -38,13 +38,22 @@ class Series(NamedTuple):
 
 SERIES = (
     Series("2.19", ("3.11",), ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13"), True, ("3.8", "3.11")),
-    Series("2.17", ("3.10",), ("3.8", "3.9", "3.10", "3.11", "3.12"), FULL, ("3.8",)),
+    Series("2.17", ("3.10", "3.11-core2.17"), ("3.8", "3.9", "3.10", "3.11", "3.12"), FULL, ("3.8",)),
     Series("2.21", ("3.12", "3.13"), ("3.9", "3.10", "3.11", "3.12", "3.13"), FULL, ("3.13",)),
 )
 PER_PYTHON = ("compile", "import")
 STARTED = re.compile(r'^Running sanity test "([\w-]+)"(?: on Python (\d\.\d+))?$', re.MULTILINE)
 FAILED = re.compile(r"^FATAL: .*failed\.(?: See error output above for details\.)?\n((?:[\w-]+.*\n)+)", re.MULTILINE)
 UNITS = re.compile(r"(?:(\d+) failed, )?(\d+) passed(?:, (\d+) skipped)?.* in [\d.]+s")
+
+
+def environment_of(series, here):
+    """The name of the first environment that has its Python here."""
+    return next((name for name in series.environments if environments.python_of(name) in here), None)
+
+
+def no_python(series):
+    return "no Python " + " or ".join(map(environments.python_of, series.environments))
 
 
 class Tally:
@@ -65,18 +74,18 @@ def main():
     here, tally = interpreters.present(), Tally()
     place = collection_tree.copy() / collection_tree.NAME
     for series in SERIES:
-        driver = next((version for version in series.drivers if version in here), None)
-        if driver is None:
-            tally.not_run("ansible-test of ansible-core " + series.name, "no Python " + " or ".join(series.drivers))
-            continue
-        run_series(series, driver, here, place, tally)
+        name = environment_of(series, here)
+        if name is None:
+            tally.not_run("ansible-test of ansible-core " + series.name, no_python(series) + " here")
+        else:
+            run_series(series, name, here, place, tally)
     print("%d passed, %d failed, %d skipped" % (tally.passed, tally.failed, tally.skipped))
     return 1 if tally.failed else 0
 
 
-def run_series(series, driver, here, place, tally):
-    home = environments.make(driver)
-    bring_pip(home, driver)
+def run_series(series, name, here, place, tally):
+    home = environments.make(name)
+    bring_pip(home, environments.python_of(name))
     for version in series.targets:
         if version not in here:
             for test in (*PER_PYTHON, *(["units"] if version in series.units else [])):
@@ -138,9 +147,9 @@ def units(series, version, ended, tally):
         tally.check("units on Python %s with ansible-core %s: exit status %d" % (version, series.name, code), False)
 
 
-def bring_pip(home, driver):
+def bring_pip(home, python):
     """Our stand-in for get-pip.py, under each name that this ansible-test looks for in its cache."""
-    pins = home / ("lib/python%s/site-packages/ansible_test/_internal/python_requirements.py" % driver)
+    pins = home / ("lib/python%s/site-packages/ansible_test/_internal/python_requirements.py" % python)
     cache = Path.home() / ".ansible/test/cache"
     cache.mkdir(parents=True, exist_ok=True)
     for version in set(re.findall(r"pip='([\d.]+)'", pins.read_text())):

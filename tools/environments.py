@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Virtual environments with locked versions, one for each Python.
+"""Virtual environments with locked versions, by their names in pyproject.toml.
 
-environments.py make 3.11   makes or updates it (build/venv for 3.11, else build/python/<version>) and prints its path
+environments.py make 3.11   makes or updates it (build/venv for 3.11, else build/python/<name>) and prints its path
 environments.py lock        resolves the tools named in pyproject.toml anew, for every Python here
 """
 
@@ -23,7 +23,7 @@ import interpreters
 REPOSITORY = Path(__file__).resolve().parent.parent
 LOCK = REPOSITORY / "requirements.lock"
 MAIN = "3.11"
-HEAD = "# Exact versions of the development tools, by Python version. Made by `make lock` from pyproject.toml.\n"
+HEAD = "# Exact versions of the development tools, by environment. Made by `make lock` from pyproject.toml.\n"
 
 
 def main():
@@ -33,35 +33,45 @@ def main():
         print(make(sys.argv[2]))
 
 
-def home(version):
-    return REPOSITORY / ("build/venv" if version == MAIN else "build/python/" + version)
+def home(name):
+    return REPOSITORY / ("build/venv" if name == MAIN else "build/python/" + name)
 
 
-def make(version):
-    """The environment of a Python, up to date with the lock. Nothing is done when it is so already."""
-    place = home(version)
+def python_of(name):
+    """The Python version of an environment: that of 3.11-core2.17 is 3.11."""
+    return name.split("-")[0]
+
+
+def make(name):
+    """The environment, up to date with the lock. Nothing is done when it is so already."""
+    place = home(name)
     stamp = place / "lock.sha256"
-    wanted = hashlib.sha256("".join(section(version)).encode()).hexdigest()
+    wanted = hashlib.sha256("\n".join(section(name)).encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted and (place / "bin/python").exists():
         return place
-    base = interpreters.find(version)
+    base = interpreters.find(python_of(name))
     if not base:
-        sys.exit("no Python %s here" % version)
+        sys.exit("no Python %s with venv and ensurepip here" % python_of(name))
     shutil.rmtree(place, ignore_errors=True)
     run([base, "-m", "venv", place])
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as listed:
-        listed.writelines(section(version))
-        listed.flush()
-        run([place / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-             "-r", listed.name])
+    install([place / "bin/python"], section(name))
     stamp.write_text(wanted)
     return place
 
 
-def section(version):
-    """The lines of the lock that are for this Python."""
-    marker = '; python_version == "%s"' % version
-    return [line for line in LOCK.read_text().splitlines(keepends=True) if line.rstrip().endswith(marker)]
+def install(python, pins, *options):
+    """Exactly these versions, with nothing else that they may ask for: the lock is complete."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as listed:
+        listed.write("\n".join(pins))
+        listed.flush()
+        run([*python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", *options,
+             "-r", listed.name])
+
+
+def section(name):
+    """The pins of an environment."""
+    parts = LOCK.read_text().split("\n[%s]\n" % name)
+    return [line for line in parts[1].split("\n[")[0].splitlines() if line] if len(parts) > 1 else []
 
 
 def lock():
@@ -69,15 +79,13 @@ def lock():
 
     named = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["gpu_host"]["environments"]
     parts = [HEAD]
-    for version, tools in named.items():
-        base = interpreters.find(version)
-        if base:
-            rows = resolve(base, tools)
-            parts.append("".join('%s==%s; python_version == "%s"\n' % (*row, version) for row in rows))
-        else:
-            print("Python %s is not here: its section stays as it was" % version)
-            parts.append("".join(section(version)))
-    LOCK.write_text("\n".join(parts))
+    for name, tools in named.items():
+        base = interpreters.find(python_of(name))
+        if not base:
+            print("Python %s is not here: the section %s stays as it was" % (python_of(name), name))
+        pins = resolve(base, tools) if base else section(name)
+        parts.append("\n[%s]\n%s\n" % (name, "\n".join(pins)))
+    LOCK.write_text("".join(parts))
 
 
 def resolve(base, tools):
@@ -88,7 +96,7 @@ def resolve(base, tools):
         report = Path(folder) / "report.json"
         run([*pip, "install", "--dry-run", "--ignore-installed", "--report", report, *tools])
         found = [item["metadata"] for item in json.loads(report.read_text())["install"]]
-    return sorted((item["name"].lower().replace("_", "-"), item["version"]) for item in found)
+    return sorted("%s==%s" % (item["name"].lower().replace("_", "-"), item["version"]) for item in found)
 
 
 def run(command):

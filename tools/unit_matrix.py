@@ -5,7 +5,8 @@
 """Unit tests on every Python that hosts may have, with the module_utils of three ansible-core series.
 
 A managed host gets no more of Ansible than that, so a folder with these alone goes before everything else on the
-path; it takes no installed ansible-core, and old Pythons can't have one. Two runs at a time.
+path; it takes no installed ansible-core, and old Pythons can't have one. Where there is no Python 3.13, that of the
+lab's Debian 13 root does. Two runs at a time.
 """
 
 from __future__ import annotations
@@ -19,29 +20,32 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import collection_tree
+import debian13
 import environments
 import interpreters
-from ansible_test import SERIES, Tally
+from ansible_test import SERIES, Tally, environment_of, no_python
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LIMIT = 600  # seconds for one run
 CLOSING = re.compile(r"^=* ?(\d.*) in [\d.]+s", re.MULTILINE)
+PYTEST = ("-m", "pytest", "-q", "tests/unit")
 
 
 def main():
     here, tally, runs = interpreters.present(), Tally(), []
+    stand_in = debian13.VERSION not in here and not debian13.why_not()
+    usable = {*here, debian13.VERSION} if stand_in else set(here)
     for series in SERIES:
-        driver = next((version for version in series.drivers if version in here), None)
+        name = environment_of(series, usable)
         for version in series.targets:
             what = "unit tests on Python %s with ansible-core %s" % (version, series.name)
-            if driver is None:
-                tally.not_run(what, "no Python " + " or ".join(series.drivers) + " to take it from")
-            elif version not in here:
+            if name is None:
+                tally.not_run(what, no_python(series) + " to take it from")
+            elif version not in usable:
                 tally.not_run(what, "no such Python here")
             else:
-                runs.append((what, version, module_utils(series.name, driver)))
-    for version in sorted({version for _what, version, _path in runs}):
-        environments.make(version)
+                folders = [module_utils(series.name, packages(name, here)), collection_tree.link()]
+                runs.append((what, command(version, here, folders), folders))
     with ThreadPoolExecutor(2) as pool:
         for what, seconds, code, text in pool.map(lambda run: pytest(*run), runs):
             tell(what, seconds, code, text, tally)
@@ -49,7 +53,14 @@ def main():
     return 1 if tally.failed else 0
 
 
-def module_utils(series, driver):
+def packages(name, here):
+    """The folder with the packages of an environment."""
+    if environments.python_of(name) not in here:
+        return debian13.make()
+    return environments.make(name) / ("lib/python%s/site-packages" % environments.python_of(name))
+
+
+def module_utils(series, site):
     """A folder whose only content is ansible.module_utils of this series."""
     folder = REPOSITORY / "build/module_utils" / series
     package = folder / "ansible"
@@ -57,15 +68,20 @@ def module_utils(series, driver):
     (package / "__init__.py").touch()
     link = package / "module_utils"
     link.unlink(missing_ok=True)
-    link.symlink_to(environments.make(driver) / ("lib/python%s/site-packages/ansible/module_utils" % driver))
+    link.symlink_to(site / "ansible/module_utils")
     return folder
 
 
-def pytest(what, version, folder):
-    path = os.pathsep.join([str(folder), str(collection_tree.link())])
+def command(version, here, folders):
+    if version in here:
+        return [str(environments.make(version) / "bin/python"), *PYTEST]
+    return debian13.command([*folders, debian13.make()], *PYTEST)
+
+
+def pytest(what, words, folders):
+    path = os.pathsep.join(map(str, folders))
     started = time.monotonic()
-    with subprocess.Popen([str(environments.home(version) / "bin/python"), "-m", "pytest", "-q", "tests/unit"],
-                          cwd=REPOSITORY, env=dict(os.environ, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1"),
+    with subprocess.Popen(words, cwd=REPOSITORY, env=dict(os.environ, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1"),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True) as process:
         try:
