@@ -79,19 +79,20 @@ def reload_steps(host, reason):
     return [Step("daemon_reload", "systemd", None, reason)], None
 
 
-def _systemctl(verb):
+def _systemctl(verb, *options):
     def perform(host, step):
-        host.act(["systemctl", "--no-ask-password", verb, "--", step.target], timeout=330)
+        host.act(["systemctl", "--no-ask-password"] + list(options) + [verb, "--", step.target], timeout=330)
     return perform
 
 
+# Enabling and masking would reload systemd on their own, past the guard: --no-reload.
 # A start may take minutes: the persistence daemon answers when all GPUs are initialised.
 PERFORMERS = {
     "daemon_reload": lambda host, step: host.act(["systemctl", "daemon-reload"], timeout=120),
-    "enable_unit": _systemctl("enable"),
-    "disable_unit": _systemctl("disable"),
-    "unmask_unit": _systemctl("unmask"),
-    "mask_unit": _systemctl("mask"),
+    "enable_unit": _systemctl("enable", "--no-reload"),
+    "disable_unit": _systemctl("disable", "--no-reload"),
+    "unmask_unit": _systemctl("unmask", "--no-reload"),
+    "mask_unit": _systemctl("mask", "--no-reload"),
     "start_unit": _systemctl("start"),
     "stop_unit": _systemctl("stop"),
     "restart_unit": _systemctl("restart"),
