@@ -9,4 +9,3 @@ from ansible_collections.ai_infra.gpu_host.plugins.plugin_utils._pynvml import B
 
 class ActionModule(BringsPynvml):
     """gpu_persistence, with pynvml brought to nodes that lack it."""
-
