@@ -136,7 +136,7 @@ def loaded_apart(host, daemon, own):
     """Our unit files that systemd has to be told about."""
     there, known = host.exists(DROP_IN), DROP_IN in daemon.drop_ins
     found = [DROP_IN] if there is not known or there and daemon.reload_due else []
-    return tuple(found + ([OWN_FILE] if own.reload_due else []))
+    return tuple(found + ([OWN_FILE] if own.reload_due and host.exists(OWN_FILE) else []))
 
 
 def reload_waits(have):

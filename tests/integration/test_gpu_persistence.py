@@ -98,3 +98,110 @@ def test_life_of_the_mode_with_every_form_of_the_unit(lab, tmp_path, root):
             assert modes(host) == first_modes[name], name
     assert not any(result["changed"] for result in persistence(lab, tmp_path, list(hosts), state="absent").values())
     lab.down(*hosts)
+
+
+def test_a_restart_is_never_done_unasked(lab, tmp_path):
+    """SIGTERM of the daemon cuts persistence on every GPU, so the running daemon stays until somebody allows it."""
+    host = lab.up("hgx_h100", "restart")
+    pid = host.run("systemctl", "show", "--value", "-p", "MainPID", UNIT).stdout
+    result = persistence(lab, tmp_path, ["restart"])["restart"]
+    assert result["restart_required"] == [UNIT] and "restart_unit" not in actions(result)
+    assert host.run("systemctl", "show", "--value", "-p", "MainPID", UNIT).stdout == pid
+    assert [(gpu["persistence_legacy"], gpu["persistence_daemon"]) for gpu in gpus(host)] == [(True, False)] * 8
+
+    predicted = persistence(lab, tmp_path, ["restart"], "--check", allow_restart=True)["restart"]
+    allowed = persistence(lab, tmp_path, ["restart"], allow_restart=True)["restart"]
+    assert actions(predicted) == actions(allowed) == ["restart_unit"] and allowed["restart_required"] == []
+    assert [gpu["persistence_daemon"] for gpu in gpus(host)] == [True] * 8
+    assert not persistence(lab, tmp_path, ["restart"], allow_restart=True)["restart"]["changed"]
+
+    off = persistence(lab, tmp_path, ["restart"], mode="off")["restart"]  # PER-9
+    assert modes(host) == [False] * 8 and off["survives_reboot"]
+    assert not persistence(lab, tmp_path, ["restart"], mode="off")["restart"]["changed"]
+    host.reboot()
+    assert modes(host) == [False] * 8
+    assert not persistence(lab, tmp_path, ["restart"], mode="off")["restart"]["changed"]
+    lab.down("restart")
+
+
+def test_one_lost_gpu_hides_no_other(lab, tmp_path):
+    """PER-8, and GPUs that the daemon could not set."""
+    host = lab.up("hgx_h100", "lost", unit="rpm")
+    host.run("systemctl", "stop", UNIT)
+    host.run("nvml-simctl", "lose", "3")
+    host.run("nvml-simctl", "inject", "persistenced", "code=999", "gpu=5")
+    result = persistence(lab, tmp_path, ["lost"], ok=False)["lost"]
+    assert [gpu["after"] for gpu in result["gpus"]] == ["on"] * 3 + [None] + ["on"] * 4
+    assert [bool(gpu["error"]) for gpu in result["gpus"]] == [False] * 3 + [True] + [False] * 4
+    assert "gpu is lost" in result["msg"] and "0000:61:00.0" in result["msg"]
+    late = [step for step in result["steps"] if step.get("known") == "after_apply"]
+    assert [step["target"] for step in late] == [result["gpus"][5]["uuid"]]
+    again = persistence(lab, tmp_path, ["lost"], ok=False)["lost"]
+    assert again["steps"] == [] and not again["changed"] and again["gpus"][3]["error"]
+    lab.down("lost")
+
+
+def test_a_daemon_that_does_not_start_says_why(lab, tmp_path):
+    """PER-4: the journal's last lines and the command that was run, and NVML does what the daemon could not."""
+    host = lab.up("hgx_h100", "broken", unit="upstream")
+    host.run("systemctl", "stop", UNIT)
+    host.run("mkdir", "/etc/systemd/system/%s.d" % UNIT)
+    host.write("/etc/systemd/system/%s.d/10-site.conf" % UNIT,
+               "[Service]\nExecStart=\nExecStart=%s --user nvidia-persistenced --no-such-flag\n" % DAEMON)
+    host.run("systemctl", "daemon-reload")
+    result = persistence(lab, tmp_path, ["broken"], ok=False)["broken"]
+    assert "--no-such-flag" in result["msg"] and "unrecognized option" in result["msg"]
+    assert modes(host) == [True] * 8
+    lab.down("broken")
+
+
+def test_unmasked_when_asked_and_masked_again_by_absent(lab, tmp_path):
+    """PER-1."""
+    host = lab.up("hgx_h100", "mask", unit="masked")
+    before = host.snapshot()
+    refused = persistence(lab, tmp_path, ["mask"], ok=False, method="daemon")["mask"]
+    assert "masked" in refused["msg"] and "unmask: true" in refused["msg"] and differences(before, host) == []
+    predicted = persistence(lab, tmp_path, ["mask"], "--check", unmask=True)["mask"]
+    real = persistence(lab, tmp_path, ["mask"], unmask=True)["mask"]
+    for word in ("steps", "after", "unit"):
+        assert predicted[word] == real[word], word
+    assert actions(real) == ["unmask_unit", "enable_unit", "daemon_reload", "start_unit"]
+    assert [gpu["persistence_daemon"] for gpu in gpus(host)] == [True] * 8
+    assert not persistence(lab, tmp_path, ["mask"], unmask=True)["mask"]["changed"]
+    persistence(lab, tmp_path, ["mask"], state="absent")
+    assert differences(before, host) == [] and modes(host) == [False] * 8
+    lab.down("mask")
+
+
+def test_coherent_memory_and_confidential_computing_keep_persistence(lab, tmp_path):
+    host, other = lab.up("gh200", "coherent"), lab.up("hgx_h100", "secret", unit="upstream")
+    other.run("nvml-simctl", "set", "confidential_computing=on")
+    for one in (host, other):
+        before = one.snapshot()
+        result = persistence(lab, tmp_path, [one.name], ok=False, mode="off")[one.name]
+        assert "force: true" in result["msg"] and differences(before, one) == [] and all(modes(one))
+    assert not any(modes(host)) or persistence(lab, tmp_path, ["coherent"], mode="off", force=True) and not any(modes(host))
+    lab.down("coherent", "secret")
+
+
+def test_some_gpus_only(lab, tmp_path):
+    host = lab.up("hgx_h100", "some")
+    uuids = [gpu["uuid"] for gpu in gpus(host)]
+    wanted = [uuids[1], "0000:9D:00.0", "6"]
+    result = persistence(lab, tmp_path, ["some"], gpus=wanted)["some"]
+    assert modes(host) == [False, True, False, False, True, False, True, False]
+    assert result["method"] == "nvml" and [gpu["index"] for gpu in result["gpus"]] == [1, 4, 6]
+    assert not persistence(lab, tmp_path, ["some"], gpus=wanted)["some"]["changed"]
+    host.reboot()
+    assert modes(host) == [False, True, False, False, True, False, True, False]
+    lab.down("some")
+
+
+def test_not_supported_is_an_answer(lab, tmp_path):
+    host = lab.up("vm", "virtual")
+    for index in range(len(gpus(host))):
+        host.run("nvml-simctl", "set", "gpu", str(index), "virtualization=vgpu")
+    result = persistence(lab, tmp_path, ["virtual"])["virtual"]
+    assert not result["supported"] and "no persistence mode" in result["reason"]
+    assert {gpu["supported"] for gpu in result["gpus"]} == {False}
+    lab.down("virtual")

@@ -16,6 +16,7 @@ from .._errors import BadInput, Conflict, HostError, NvmlError, Unsupported
 from .._options import COMMON
 from .._persistence import OWN_FILE, OWN_UNIT, PROGRAM, UNIT, on_off
 from .._plan import AFTER_APPLY, Step, carry_out, file_step, outcome
+from .._topology.pci import driver_uuid
 
 KNOB = "gpu_persistence"
 OWN_FILES = [_persistence.DROP_IN, OWN_FILE, PROGRAM]
@@ -170,7 +171,8 @@ def open_nvml(host, want):
 
 def read_gpus(host, nvml, wanted):
     """A Row for every chosen GPU; one that can't be asked, or that NVML does not count, hides no other."""
-    gpus, on_bus = nvml.gpus(), pci_gpus(host)
+    on_bus = pci_gpus(host)
+    gpus = name_lost(host, nvml.gpus(), on_bus)
     rows = []
     for gpu in _gpus.select(gpus, wanted, len(on_bus) if on_bus else None):
         if gpu.error is not None:
@@ -187,6 +189,14 @@ def read_gpus(host, nvml, wanted):
                 rows.append(Row(_nvml.Gpu(None, None, pci, None), error="NVML does not count the GPU at %s: look for "
                                 "Xid 79 in the kernel log" % pci))
     return rows
+
+
+def name_lost(host, gpus, on_bus):
+    """NVML counts in the order of the PCI bus, so a GPU it can't ask is known by its place, when all others fit."""
+    if len(gpus) != len(on_bus) or any(gpu.pci not in (None, pci) for gpu, pci in zip(gpus, on_bus)):
+        return gpus
+    return [gpu._replace(pci=pci, uuid=gpu.uuid or driver_uuid(_sysfs.driver_gpu(host, pci)[0]))
+            for gpu, pci in zip(gpus, on_bus)]
 
 
 def without(rows, errors):
@@ -229,10 +239,9 @@ def boot_steps(host, have, want, nvml, rows):
         steps.append(Step("enable_unit", name, have.enablement(name), "enabled"))
     changed = [step.target for step in files if step.target != PROGRAM] + [
         step.target for step in steps if step.action == "unmask_unit"]
-    due = changed or _persistenced.reload_waits(have)
-    if not due:
+    reason = ", ".join(changed) or _persistenced.reload_waits(have)
+    if not reason:
         return steps, None
-    reason = ", ".join(changed) or "files of an earlier run"
     if not want.now:
         return steps, "daemon-reload is due (%s), but apply is boot" % reason
     reload, pending = _systemd.reload_steps(host, reason)
