@@ -140,8 +140,8 @@ def loaded_apart(host, daemon, own):
 
 
 def reload_waits(have):
-    """Why a daemon-reload is still due from an earlier run; None when it is not."""
-    return "systemd has not read %s" % ", ".join(have.loaded_apart) if have.loaded_apart else None
+    """The files for which a daemon-reload is still due from an earlier run; None when it is not."""
+    return ", ".join(have.loaded_apart) or None
 
 
 def after_files(host, have, name, steps, pending):

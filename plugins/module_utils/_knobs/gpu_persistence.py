@@ -223,7 +223,8 @@ def boot_steps(host, have, want, nvml, rows):
     """(steps, why a daemon-reload has to wait): files, enablement, reload."""
     steps = _nvml.binding_steps(host, nvml) if nvml else []
     if not want.boot or want.kind == "no_systemd":
-        return steps, _persistenced.reload_waits(have)
+        waits = _persistenced.reload_waits(have)
+        return steps, "daemon-reload is due (%s), but apply is now" % waits if waits else None
     if want.kind == "daemon" and have.unit.variant == "masked":
         steps.append(Step("unmask_unit", UNIT, "masked", None))
     drop_in, own, program = wanted_files(host, have, want, rows)
