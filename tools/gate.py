@@ -65,7 +65,7 @@ STAGES = [
 
 OUTCOME = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)\b")
 # "3 passed, 1 skipped in 0.12s" of pytest, with or without its frame of equals signs, and our own closing lines.
-CLOSING = re.compile(r"^(?:=+ )?(?:\d+ [a-z]+, )*\d+ (?:passed|failed|errors?|skipped)\b[^:]*$")
+CLOSING = re.compile(r"^(?:=+ )?(?:\d+ [a-z]+, )*\d+ (?:passed|failed|errors?|skipped)\b(?:, \d+ [a-z]+)*(?: in .*)?$")
 SCENARIO = re.compile(r"^(\S+)\s+: actions=\d+ .*\bfailed=(\d+)$")  # molecule's own report
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
