@@ -131,8 +131,8 @@ class Nvml:
         except self.binding.NVMLError as err:
             error = self.error(err, "initialise", "NVML")
             if error.kind == "version_mismatch":
-                error.why = "the driver's library and kernel module differ (kernel side: %s)" % (
-                    kernel_driver_version(self.host) or "unknown")
+                error.why = "the driver's library (%s) and kernel module (%s) are of different versions" % (
+                    library_version(self.host) or "unknown", kernel_driver_version(self.host) or "unknown")
             raise error
 
     def error(self, err, tried, target):
@@ -247,6 +247,14 @@ def kernel_driver_version(host):
         parts = word.split(".")
         if len(parts) >= 2 and all(part.isdigit() for part in parts):
             return word
+    return None
+
+
+def library_version(host):
+    """The user-space side's version, from the file name of the library; None when it has no such name."""
+    for folder in ("/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib"):
+        for path in host.glob(folder + "/libnvidia-ml.so.*.*"):
+            return path.partition(".so.")[2]
     return None
 
 
