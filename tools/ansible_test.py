@@ -33,13 +33,13 @@ class Series(NamedTuple):
     environments: tuple
     targets: tuple
     all_sanity: bool
-    units: tuple  # Pythons for which ansible-test runs the unit tests; tools/unit_matrix.py runs them on all
+    units: tuple  # Pythons for units, beside the one of its environment; tools/unit_matrix.py runs those of modules on all
 
 
 SERIES = (
-    Series("2.19", ("3.11",), ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13"), True, ("3.8", "3.11")),
+    Series("2.19", ("3.11",), ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13"), True, ("3.8",)),
     Series("2.17", ("3.10", "3.11-core2.17"), ("3.8", "3.9", "3.10", "3.11", "3.12"), FULL, ("3.8",)),
-    Series("2.21", ("3.12", "3.13"), ("3.9", "3.10", "3.11", "3.12", "3.13"), FULL, ("3.13",)),
+    Series("2.21", ("3.12", "3.13"), ("3.9", "3.10", "3.11", "3.12", "3.13"), FULL, ()),
 )
 PER_PYTHON = ("compile", "import")
 STARTED = re.compile(r'^Running sanity test "([\w-]+)"(?: on Python (\d\.\d+))?$', re.MULTILINE)
@@ -86,14 +86,15 @@ def main():
 def run_series(series, name, here, place, tally):
     home = environments.make(name)
     bring_pip(home, environments.python_of(name))
+    with_units = sorted({*series.units, environments.python_of(name)})
     for version in series.targets:
         if version not in here:
-            for test in (*PER_PYTHON, *(["units"] if version in series.units else [])):
+            for test in (*PER_PYTHON, *(["units"] if version in with_units else [])):
                 tally.not_run("%s on Python %s with ansible-core %s" % (test, version, series.name), "no such Python here")
     words = [] if series.all_sanity else [word for test in PER_PYTHON for word in ("--test", test)]
     sanity(series, [version for version in series.targets if version in here], call(home, here, place, "sanity", *words),
            tally)
-    for version in series.units:
+    for version in with_units:
         if version in here:
             units(series, version, call(home, here, place, "units", "--python", version), tally)
 
