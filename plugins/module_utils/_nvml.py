@@ -262,7 +262,7 @@ def binding_steps(host, nvml):
     """The step that keeps a binding the controller sent; none when the node has what it needs."""
     from ._plan import Step
 
-    if nvml.source != "given":
+    if nvml.source != "given" or host.read(BINDING_FILE) == host.read(nvml.binding.__file__):
         return []
     return [Step("install_binding", BINDING_FILE, None, "pynvml", detail=nvml.binding.__file__)]
 

@@ -231,7 +231,8 @@ def undo_steps(host, have, others, files):
 def shown(have, name):
     """The unit in the words of the result."""
     unit, state = have.unit_of(name), have.state(name)
-    variant = "static" if name == UNIT and unit.variant == "packaged" and not have.bare.has_install else unit.variant
+    met = have.unit.variant
+    variant = "static" if met == "packaged" and not have.bare.has_install else met
     return {"name": name, "variant": variant, "path": unit.path, "drop_ins": list(unit.drop_ins),
             "exec_start": " ".join(unit.exec_start) or None, "enabled": have.enabled(name), "active": state.active,
             "condition": state.condition}

@@ -220,13 +220,13 @@ unit:
   type: dict
   contains:
     name:
-      description: Its name.
+      description: Its name, C(nvidia-persistenced.service) or C(ai-infra-gpu-host-persistence.service).
       type: str
       returned: always
       sample: nvidia-persistenced.service
     variant:
-      description: V(packaged), V(static) without an C([Install]) section, V(shadowed) by a file in C(/etc), V(masked), V(own)
-        of this collection, or V(absent).
+      description: The form of C(nvidia-persistenced.service) on this host, V(packaged), V(static) without an C([Install])
+        section, V(shadowed) by a file in C(/etc), V(masked), or V(absent), also when RV(unit.name) is a unit of ours.
       type: str
       returned: always
       sample: static

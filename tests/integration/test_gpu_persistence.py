@@ -6,10 +6,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import shutil
+import subprocess
+import tarfile
 
 import pytest
-from playbooks import play
+from playbooks import REPOSITORY, play
 
 UNIT = "nvidia-persistenced.service"
 OWN = "ai-infra-gpu-host-persistence.service"
@@ -74,8 +79,8 @@ def test_life_of_the_mode_with_every_form_of_the_unit(lab, tmp_path, root):
             assert modes(host) == [True] * 8, name
     found = {name.split("-")[0]: result for name, result in real.items()}
     assert {name: result["unit"]["variant"] for name, result in found.items()} == {
-        "up": "packaged", "static": "static", "rpm": "packaged", "masked": "own", "shadow": "shadowed", "none": "own",
-        "bare": "own", "empty": "packaged"}
+        "up": "packaged", "static": "static", "rpm": "packaged", "masked": "masked", "shadow": "shadowed", "none": "absent",
+        "bare": "absent", "empty": "packaged"}
     assert actions(found["up"]) == actions(found["rpm"]) == []  # they keep persistence on by themselves
     assert found["static"]["restart_required"] == found["shadow"]["restart_required"] == [UNIT]
     assert "start_unit" in actions(found["none"]) and found["masked"]["method"] == "nvml"
@@ -205,3 +210,72 @@ def test_not_supported_is_an_answer(lab, tmp_path):
     assert not result["supported"] and "no persistence mode" in result["reason"]
     assert {gpu["supported"] for gpu in result["gpus"]} == {False}
     lab.down("virtual")
+
+
+RUNNER = """
+import json, sys
+sys.path[:0] = ["/run/sweep"]
+sys.dont_write_bytecode = True
+from ansible_collections.ai_infra.gpu_host.plugins.module_utils._host import Host
+from ansible_collections.ai_infra.gpu_host.plugins.module_utils._knobs import gpu_persistence as knob
+host = Host()
+host.pynvml_path = "/run/sweep"
+params = {name: option.get("default") for name, option in knob.ARGUMENT_SPEC.items()}
+result = knob.run(host, dict(params, **json.loads(sys.argv[1])), False)
+print(json.dumps([result["changed"], result.get("msg")]))
+"""
+
+
+def carry(host):
+    """The knob and the binding in a place that a snapshot does not look at."""
+    import pynvml
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        archive.add(REPOSITORY / "plugins/module_utils", "ansible_collections/ai_infra/gpu_host/plugins/module_utils")
+        archive.add(pynvml.__file__, "pynvml.py")
+        program = tarfile.TarInfo("run.py")
+        program.size = len(RUNNER)
+        archive.addfile(program, io.BytesIO(RUNNER.encode()))
+    host.run("mkdir", "-p", "/run/sweep")
+    host.run("sh", "-c", "base64 -d | tar -C /run/sweep -xz --no-same-owner", text=base64.b64encode(packed.getvalue()).decode())
+
+
+def files(host):
+    listing = ("find /etc/systemd /var/lib/ai_infra.gpu_host -not -type d -exec sha256sum {} + ; "
+               "find /etc/systemd /var/lib -type d")
+    return sorted(host.run("sh", "-c", listing, check=False).stdout.splitlines())
+
+
+def half_written(host):
+    """Files of ours that are empty or not whole: each ends with a newline, and JSON reads."""
+    text = host.run("sh", "-c", "for f in /etc/systemd/system/nvidia-persistenced.service.d/*.conf /var/lib/ai_infra.gpu_host/"
+                                "journal/*.json; do [ -e $f ] && tail -c1 $f | od -An -c && echo $f; done; true").stdout
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("/") and line.strip() != "\\n"]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.parametrize("call", ["write", "rename", "fsync", "mkdir", "unlink"])
+def test_killed_at_every_call(lab, call):
+    """Also the programs it calls are killed. The next run converges, and absent still finds everything."""
+    host = lab.host("kill") if "kill" in [one.name for one in lab.hosts] else lab.up("vm", "kill", unit="ubuntu")
+    carry(host)
+    before = files(host)
+
+    def knob(*strace, **params):
+        return subprocess.run([*strace, *host.enter("python3", "/run/sweep/run.py", json.dumps(params))], timeout=60,
+                              capture_output=True, text=True, check=False)
+
+    for number in range(1, 100):
+        ran = knob("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=" + call, "-e",
+                   "inject=%s:signal=KILL:when=%d" % (call, number))
+        assert half_written(host) == []
+        again = knob()
+        assert again.returncode == 0, again.stderr
+        assert json.loads(knob().stdout) == [False, None] and all(modes(host)), number
+        back = knob(state="absent")
+        assert back.returncode == 0, back.stderr
+        assert files(host) == before and not any(modes(host)), number
+        if ran.returncode == 0:
+            break
+    assert ran.returncode == 0 and number > 1
