@@ -378,6 +378,12 @@ class Host:
             self._nvml = open_nvml(self)
         return self._nvml
 
+    def nvml_binding(self):
+        """The NVML door with its binding, not started; it works where no driver is loaded. Raises NvmlError."""
+        from ._nvml import load
+
+        return load(self)
+
 
 class PlannedHost(Host):
     """Reads through to a host; every change stays in memory and is seen by later reads."""
@@ -508,6 +514,9 @@ class PlannedHost(Host):
         if self._nvml is None:
             self._nvml = self.base.nvml().planned()
         return self._nvml
+
+    def nvml_binding(self):
+        return self.base.nvml_binding()
 
 
 def as_kernel_shows(old, value):

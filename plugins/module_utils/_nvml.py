@@ -105,10 +105,15 @@ def _text(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
+def load(host):
+    """The door with its binding, not started: for plans that only need to know the binding. Raises NvmlError."""
+    binding, source = _load_binding(host)
+    return Nvml(host, binding, source)
+
+
 def open_nvml(host):
     """Load the binding and start NVML. Raises NvmlError."""
-    binding, source = _load_binding(host)
-    nvml = Nvml(host, binding, source)
+    nvml = load(host)
     nvml.start()
     return nvml
 

@@ -204,8 +204,11 @@ def conflicts(host, have, mode):
 
 
 def undo_steps(host, have, others, files):
-    """state: absent. Links, units and files as they were; a daemon stops only if it runs because of us."""
-    steps = []
+    """state: absent, (steps, why a reload has to wait). Links, units and files as they were.
+
+    A daemon stops only if it runs because of us, and restarts only to get back the flags it had.
+    """
+    steps, pending = [], None
     recorded = others.get("enable_unit", {})
     for name in (UNIT, OWN_UNIT):
         if have.links[name] and (name == OWN_UNIT or name in recorded):
@@ -220,12 +223,13 @@ def undo_steps(host, have, others, files):
         steps.append(Step("mask_unit", UNIT, None, "masked"))
     changed = [step.target for step in files if step.target != _persistence.PROGRAM]
     if changed or unmasked:
-        steps += _systemd.reload_steps(host, ", ".join(changed) or "mask")[0]
-    flags_go = DROP_IN in changed and have.daemon.active and not ours
+        reload, pending = _systemd.reload_steps(host, ", ".join(changed) or "mask")
+        steps += reload
+    flags_go = DROP_IN in changed and have.daemon.active and not ours and not pending
     if flags_go and None not in (have.daemon.mode, have.bare.mode) and have.daemon.mode is not have.bare.mode:
         steps.append(Step("restart_unit", UNIT, "persistence " + on_off(have.daemon.mode),
                           "persistence " + on_off(have.bare.mode)))
-    return steps
+    return steps, pending
 
 
 def shown(have, name):

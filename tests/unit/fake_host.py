@@ -206,5 +206,8 @@ class FakeHost(Host):
             raise self.fake_nvml
         return self.fake_nvml
 
+    def nvml_binding(self):
+        return self.nvml()
+
     def planned(self):
         return PlannedHost(self)

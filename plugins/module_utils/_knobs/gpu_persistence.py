@@ -159,7 +159,7 @@ def nothing_here(host, params, have):
 
 def open_nvml(host, want):
     """NVML; None for a boot layer that needs no more than unit files. Raises NvmlError."""
-    if want.now or want.kind == "oneshot":
+    if want.now or want.params["gpus"] != ["all"]:
         return host.nvml()
     if want.mode:
         return None
@@ -221,6 +221,8 @@ def refuse_off(nvml, rows, want):
 
 def boot_steps(host, have, want, nvml, rows):
     """(steps, why a daemon-reload has to wait): files, enablement, reload."""
+    if nvml is None and want.boot and want.kind == "oneshot":
+        nvml = host.nvml_binding()  # the program that boot runs needs it
     steps = _nvml.binding_steps(host, nvml) if nvml else []
     if not want.boot or want.kind == "no_systemd":
         waits = _persistenced.reload_waits(have)
@@ -393,6 +395,8 @@ def warnings(host, have, want, conflicts, rows):
             UNIT, have.unit.path))
     if have.unit.variant == "shadowed":
         found.append("%s shadows the unit of the driver's package" % have.unit.path)
+    if have.daemon.reload_due and not have.loaded_apart:
+        found.append("%s was changed and systemd has not read that: run systemctl daemon-reload" % UNIT)
     if have.stray:
         found.append("nvidia-persistenced runs outside of %s (pid %s), so it was not started" % (UNIT, have.stray))
     if rows and _sysfs.container(host) and not host.exists("/run/nvidia-persistenced/socket") and not have.daemon.active \
@@ -412,7 +416,7 @@ def put_back(host):
     rows = []
     if originals and gpus_are_there(host):
         rows = read_gpus(host, host.nvml(), ["all"])
-    steps = _persistenced.undo_steps(host, have, others, _journal.undo(host, KNOB, own_files=OWN_FILES))
+    steps, pending = _persistenced.undo_steps(host, have, others, _journal.undo(host, KNOB, own_files=OWN_FILES))
     for row in rows:
         first = originals.get(row.gpu.label)
         if row.error is None and first is not None and on_off(row.mode) != first:
@@ -423,14 +427,13 @@ def put_back(host):
     carry_out(host, KNOB, steps, work.performers(), restoring=True)
     after = read_gpus(host, host.nvml(), ["all"]) if rows else []
     now = _persistenced.read(host) if not host.is_planned else _persistenced.predict(_persistenced.read(host), steps)
-    survives = "nothing of ours sets persistence at boot"
     result = outcome(
-        report(rows, have, have.name), report(after, now, now.name), steps, gpus=[
+        report(rows, have, have.name), report(after, now, now.name), steps, reload_pending=pending or False, gpus=[
             {"uuid": row.gpu.uuid, "pci": row.gpu.pci, "index": row.gpu.index, "before": on_off(was.mode),
              "after": on_off(row.mode), "supported": row.supported, "error": row.error or work.errors.get(row.gpu.label)}
             for row, was in zip(after, rows)],
         unit=_persistenced.shown(now, now.name), method=None, driver_version=_nvml.kernel_driver_version(host),
-        survives_reboot=False, survives_reason=survives)
+        survives_reboot=False, survives_reason="nothing of ours sets persistence at boot")
     if work.errors:
         result.update(failed=True, msg="Not everything could be put back. " + " ".join(work.errors.values()))
     return result

@@ -323,3 +323,37 @@ def test_the_journal_holds_what_absent_needs():
     run(host)
     others = _journal.load(host, "gpu_persistence")["others"]
     assert others["enable_unit"] == {UNIT: "static"} and others["set_persistence"] == {"GPU-0": "off", "GPU-1": "off"}
+
+
+def test_boot_alone_needs_no_driver():
+    """An image build on a machine with GPUs: unit files are written, NVML is not opened, the program's binding is kept."""
+    host = machine(enabled=False)
+    host.fake_nvml = NvmlError("library_not_found", "initialise", "NVML", "no driver")
+    result = run(host, apply="boot")
+    assert actions(result) == ["enable_unit"] and result["gpus"] == []
+    with pytest.raises(NvmlError):
+        run(host, apply="boot", method="nvml")
+
+
+def test_without_systemd_the_mode_is_set_and_the_reboot_not_promised():
+    host = machine(text=None, binary=False)
+    host.commands = {}
+    result = run(host)
+    assert host.fake_nvml.modes == [True, True] and not result["survives_reboot"] and "no systemd" in result["survives_reason"]
+
+
+def test_absent_leaves_a_reload_that_would_hurt_to_a_later_day():
+    host = machine(text=UBUNTU, active=True)
+    run(host, allow_restart=True)
+    host.devices.add("/dev/nvidiactl")
+    host.files.update({"/proc/900/cgroup": "0::/kubepods/pod1\n", "/proc/900/fd/0": ""})
+    host.links["/proc/900/fd/3"] = "/dev/nvidia0"
+    result = run(host, state="absent")
+    assert "restart_unit" not in actions(result) and "nvidia-ctk" in result["reload_pending"]
+
+
+def test_a_change_by_somebody_else_that_systemd_has_not_read_is_told():
+    host = machine(enabled=True, active=True)
+    host.files["/usr/lib/systemd/system/" + UNIT] = UPSTREAM.replace("--user", "--verbose --user")
+    result = run(host)
+    assert result["steps"] == [] and any("daemon-reload" in text for text in result["warnings"])
