@@ -12,9 +12,10 @@ import json
 import shutil
 import subprocess
 import tarfile
+import time
 
 import pytest
-from playbooks import REPOSITORY, play
+from playbooks import REPOSITORY, module_calls, play
 
 UNIT = "nvidia-persistenced.service"
 OWN = "ai-infra-gpu-host-persistence.service"
@@ -279,3 +280,27 @@ def test_killed_at_every_call(lab, call):
         if ran.returncode == 0:
             break
     assert ran.returncode == 0 and number > 1
+
+
+def test_the_binding_goes_only_where_it_is_needed(lab, tmp_path):
+    """One call where the node has a binding; where it has none or an old one, the controller's, beside the node's own."""
+    import pynvml
+
+    lab.up_all([("vm", "has", {}), ("vm", "lacks", {}), ("vm", "outdated", {})])
+    names = ["has", "lacks", "outdated"]
+    hosts = {name: lab.host(name) for name in names}
+    own = "/usr/lib/python3/dist-packages/pynvml.py"
+    with open(pynvml.__file__, encoding="utf-8") as binding:
+        hosts["has"].write(own, binding.read())
+    hosts["outdated"].write(own, "class NVMLError(Exception):\n    pass\n")
+    calls = {}
+    for turn in ("first", "second"):
+        since = {name: int(host.run("date", "+%s").stdout) + 1 for name, host in hosts.items()}
+        time.sleep(1.1)
+        results = persistence(lab, tmp_path, names)
+        calls[turn] = {name: module_calls(host, since[name]) for name, host in hosts.items()}
+        kept = {name: "install_binding" in [step["action"] for step in result["steps"]] for name, result in results.items()}
+        assert kept == {name: turn == "first" and name != "has" for name in names}
+    assert calls == {"first": {"has": 1, "lacks": 2, "outdated": 2}, "second": {"has": 1, "lacks": 1, "outdated": 1}}
+    assert hosts["outdated"].read(own).startswith("class NVMLError")
+    lab.down(*names)
