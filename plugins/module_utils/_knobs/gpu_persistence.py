@@ -78,7 +78,7 @@ def run(host, params, check_mode):
         refuse_off(nvml, rows, want)
     work = Work(host, nvml, rows, want.mode)
     carry_out(host, KNOB, steps, work.performers())
-    after = read_gpus(host, nvml, params["gpus"]) if nvml else []
+    after = read_gpus(host, nvml, params["gpus"]) if nvml and steps else rows
     late = [step._replace(known=AFTER_APPLY) for step in set_steps(want, without(after, work.errors), [])]
     if late and daemon and not host.is_planned:  # what the daemon did not do
         carry_out(host, KNOB, late, work.performers())
@@ -349,7 +349,7 @@ def report(rows, have, name):
 
 def answer(host, have, want, rows, after, steps, work, conflicts, restart_required, pending):
     """The result, with every GPU's own answer, and failed when one of them could not be brought there."""
-    now = _persistenced.read(host) if not host.is_planned else _persistenced.predict(_persistenced.read(host), steps)
+    now = read_again(host, have, steps)
     name = OWN_UNIT if want.kind in ("own_daemon", "oneshot") else UNIT
     kind = want.kind if want.kind != "none" else "daemon"
     survives, why = _persistence.survival(want.mode, kind, now.unit, now.enabled(name), now.daemon.condition)
@@ -372,6 +372,14 @@ def answer(host, have, want, rows, after, steps, work, conflicts, restart_requir
         result.update(failed=True, msg="Persistence is not %s everywhere; everything else was done. %s" % (
             on_off(want.mode), " ".join(troubles)))
     return result
+
+
+def read_again(host, have, steps):
+    """The daemon after the steps; on a planned host what only systemd can tell is predicted."""
+    if not steps:
+        return have
+    now = _persistenced.read(host)
+    return _persistenced.predict(now, steps) if host.is_planned else now
 
 
 def name_of(row):
@@ -426,7 +434,7 @@ def put_back(host):
     work = Work(host, host.nvml() if rows else None, rows, False)
     carry_out(host, KNOB, steps, work.performers(), restoring=True)
     after = read_gpus(host, host.nvml(), ["all"]) if rows else []
-    now = _persistenced.read(host) if not host.is_planned else _persistenced.predict(_persistenced.read(host), steps)
+    now = read_again(host, have, steps)
     result = outcome(
         report(rows, have, have.name), report(after, now, now.name), steps, reload_pending=pending or False, gpus=[
             {"uuid": row.gpu.uuid, "pci": row.gpu.pci, "index": row.gpu.index, "before": on_off(was.mode),
