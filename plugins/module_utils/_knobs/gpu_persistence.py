@@ -61,14 +61,18 @@ def run(host, params, check_mode):
         return put_back(host)
     there = gpus_are_there(host)
     have = _persistenced.read(host)
-    want = choose(host, params, have, there)
-    if want is None:
-        return nothing_here(host, params, have)
+    try:
+        want = choose(host, params, have, there)
+    except Unsupported as err:
+        if params["unsupported"] == "fail":
+            raise
+        return skipped(have, err.why)
     nvml = open_nvml(host, want) if there else None
     rows = read_gpus(host, nvml, params["gpus"]) if nvml else []
     conflicts = _persistenced.conflicts(host, have, want.mode) if want.boot else []
-    if params["conflicts"] == "fail" and any(row["wins"] for row in conflicts):
-        raise Conflict("keep persistence over a reboot on", "this host", conflicts[0]["message"],
+    winners = [row["message"] for row in conflicts if row["wins"]]
+    if params["conflicts"] == "fail" and winners:
+        raise Conflict("keep persistence over a reboot on", "this host", winners[0],
                        "Remove the other setting, or set conflicts: warn", conflicts=conflicts)
 
     boot, pending = boot_steps(host, have, want, nvml, rows)
@@ -107,7 +111,7 @@ def pci_gpus(host):
 
 
 def choose(host, params, have, there):
-    """The Want; None when this host has neither a GPU nor the daemon. Raises before any change."""
+    """The Want. Raises before any change, Unsupported when this host has neither a GPU nor the daemon."""
     mode, uvm, method = params["mode"] == "on", params["uvm"], params["method"]
     subset = [str(name).strip() for name in params["gpus"]] != ["all"]
     if subset and method == "daemon":
@@ -130,7 +134,9 @@ def choose(host, params, have, there):
     else:
         kind = "none" if not mode else "oneshot" if variant == "masked" or have.binary is None else "own_daemon"
     if not there and kind in ("oneshot", "none", "no_systemd"):
-        return None
+        raise Unsupported("set persistence on", "this host", "WSL shares the GPU of Windows, which decides on persistence"
+                          if host.exists("/dev/dxg") else "this host has no NVIDIA GPU and no usable nvidia-persistenced",
+                          "Set unsupported: skip to leave such hosts alone")
     if uvm and kind not in ("daemon", "own_daemon"):
         raise Unsupported("use", "uvm", "only the daemon can keep it, and it is not used here",
                           "Leave uvm out, or install nvidia-persistenced")
@@ -144,14 +150,8 @@ def choose(host, params, have, there):
     return Want(mode, uvm, kind, params["apply"] in ("now", "both"), params["apply"] in ("boot", "both"), params)
 
 
-def nothing_here(host, params, have):
-    """No GPU, and nothing that could be prepared for one."""
-    reason = "this host has no NVIDIA GPU and no usable nvidia-persistenced"
-    if host.exists("/dev/dxg"):
-        reason = "WSL shares the GPU of Windows, which decides on persistence"
-    if params["unsupported"] == "fail":
-        raise Unsupported("set persistence on", "this host", reason,
-                          "Set unsupported: skip to leave such hosts alone")
+def skipped(have, reason):
+    """The answer of a host that can't have what was asked for, and was not touched."""
     state = report([], have, have.name)
     return outcome(state, state, [], supported=False, reason=reason, gpus=[], unit=_persistenced.shown(have, have.name),
                    method=None, driver_version=None, survives_reboot=False, survives_reason=reason)
@@ -353,8 +353,9 @@ def answer(host, have, want, rows, after, steps, work, conflicts, restart_requir
     name = OWN_UNIT if want.kind in ("own_daemon", "oneshot") else UNIT
     kind = want.kind if want.kind != "none" else "daemon"
     survives, why = _persistence.survival(want.mode, kind, now.unit, now.enabled(name), now.daemon.condition)
-    if survives and any(row["wins"] for row in conflicts):
-        survives, why = False, conflicts[0]["message"]
+    winners = [row["message"] for row in conflicts if row["wins"]]
+    if survives and winners:
+        survives, why = False, winners[0]
     gpus = [gpu_result(row, was, want, work.errors, restart_required) for row, was in zip(after, rows)]
     failed = [row for row in gpus if row["error"] and row["supported"]]
     troubles = ["%s: %s" % (name_of(row), row["error"]) for row in failed] + [

@@ -50,7 +50,9 @@ def test_predicted_applied_quiet_and_put_back(form, asked):
     host, params = machine(**copy.deepcopy(FORMS[form])), dict(ASKED[asked], unsupported="skip")
     if asked == "uvm" and form in ("masked", "no daemon"):
         with pytest.raises(Unsupported):
-            run(host, **params)
+            run(host, uvm=True)
+        skipped = run(host, **params)
+        assert not skipped["supported"] and "daemon" in skipped["reason"] and host.writes == [] and host.acted == []
         return
     files, links, modes = dict(host.files), dict(host.links), host.fake_nvml.modes
     predicted = run(host, check_mode=True, **params)
@@ -147,6 +149,11 @@ def test_no_unit_gets_one_of_ours():
     result = run(host)
     assert PROGRAM in host.files[OWN_FILE] and "nvmlDeviceSetPersistenceMode" in host.files[PROGRAM]
     assert result["method"] == "nvml" and result["survives_reboot"]
+
+
+def test_wsl_says_who_decides():
+    host = machine(text=None, binary=False, gpus=False, files={"/dev/dxg": ""})
+    assert "Windows" in run(host, unsupported="skip")["reason"]
 
 
 def test_a_packaged_unit_that_came_later_takes_over():
