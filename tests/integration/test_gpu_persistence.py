@@ -304,3 +304,18 @@ def test_the_binding_goes_only_where_it_is_needed(lab, tmp_path):
     assert calls == {"first": {"has": 1, "lacks": 2, "outdated": 2}, "second": {"has": 1, "lacks": 1, "outdated": 1}}
     assert hosts["outdated"].read(own).startswith("class NVMLError")
     lab.down(*names)
+
+
+def test_a_start_that_systemd_skips_is_no_success(lab, tmp_path):
+    """systemctl start of a unit whose condition is not met returns 0 and starts nothing."""
+    host = lab.up("vm", "skipped", unit="upstream")
+    host.run("systemctl", "stop", UNIT)
+    host.run("mkdir", "/etc/systemd/system/%s.d" % UNIT)
+    host.write("/etc/systemd/system/%s.d/10-site.conf" % UNIT, "[Unit]\nConditionPathExists=/nowhere\n")
+    host.run("systemctl", "daemon-reload")
+    result = persistence(lab, tmp_path, ["skipped"])["skipped"]
+    assert all(modes(host)) and result["unit"]["active"] is False and result["unit"]["condition"] is False
+    assert not result["survives_reboot"] and "condition" in result["survives_reason"]
+    assert {step.get("known") for step in result["steps"] if step["action"] == "set_persistence"} == {"after_apply"}
+    assert not persistence(lab, tmp_path, ["skipped"])["skipped"]["changed"]
+    lab.down("skipped")
